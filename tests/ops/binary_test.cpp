@@ -1,4 +1,5 @@
 // Functions of two and more tensors with broadcasting, comparisons, logic, bits, Where.
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,28 @@ const OpCase kRows[] = {
      .node = {.op_type = "Mod", .opset = 13, .attributes = {{"fmod", 1}}},
      .inputs = {i64({4}, {7, -7, 7, -7}), i64({4}, {3, 3, -3, -3})},
      .outputs = {i64({4}, {1, -1, 1, -1})}},
+    {.name = "FmodAtItsEnds",
+     .node = {.op_type = "Mod", .opset = 13, .attributes = {{"fmod", 1}}},
+     .inputs = {f32({10}, {3e38, -0.0, 5, 5, kInf, kNan, 1, 16777217, 1e-44, 2.9999998}),
+                f32({10}, {1e-3, 2, kInf, 0, 2, 2, kNan, 0.1, 1e-45, 3})},
+     .outputs = {f32(
+         {10}, {std::fmod(static_cast<double>(3e38f), static_cast<double>(1e-3f)), 0, 5, kNan, kNan,
+                kNan, kNan, std::fmod(16777216.0, static_cast<double>(0.1f)), 0, 2.9999998})},
+     .tolerance = {0, 0}},
+    {.name = "PowByAHalf",
+     .node = {.op_type = "Pow", .opset = 15},
+     .inputs = {f32({6}, {4, 0, -0.0, -1, kInf, -kInf}), constant(f32({}, {0.5}))},
+     .outputs = {f32({6}, {2, 0, 0, kNan, kInf, kInf})},
+     .tolerance = {0, 0}},
+    {.name = "PowOfDoubleByAHalf",
+     .node = {.op_type = "Pow", .opset = 15},
+     .inputs = {f64({9}, {4, 0, -0.0, -1, kInf, -kInf, kNan, 9, 16}), constant(f64({}, {0.5}))},
+     .outputs = {f64({9}, {2, 0, 0, kNan, kInf, kInf, kNan, 3, 4})},
+     .tolerance = {0, 0}},
+    {.name = "PowByAnExponentThatAFloatDoesNotHold",
+     .node = {.op_type = "Pow", .opset = 15},
+     .inputs = {f32({2}, {-1, 1}), constant(i64({1}, {16777217}))},
+     .outputs = {f32({2}, {-1, 1})}},
     {.name = "PowWithAnExponentOfAnotherType",
      .node = {.op_type = "Pow", .opset = 15},
      .inputs = {f32({3}, {2, -3, 0.5}), constant(i64({1}, {2}))},
@@ -186,6 +209,39 @@ OpCase any_function(Random& random) {
   return row;
 }
 const Sweep kAnyFunction("Binary", "AnyFunction", 240, any_function);
+
+/// Quotients near whole numbers and far from them; a remainder has no error.
+OpCase remainder(Random& random) {
+  OpCase row;
+  row.node = {.op_type = "Mod", .opset = 13, .attributes = {{"fmod", 1}}};
+  const ElementType type = random.pick({ElementType::Float, ElementType::Float, ElementType::Double,
+                                        ElementType::Float16, ElementType::BFloat16});
+  const double high = random.pick({1.0, 100.0, 30000.0});
+  const std::vector<Dims> dims = broadcast_pair(random, random.integer(0, 4));
+  row.inputs = {random.tensor(type, dims[0], -high, high),
+                random.tensor(type, dims[1], random.pick({-20.0, 0.001}), 20)};
+  if (random.one_in(3)) row.inputs[0] = random.tensor(type, dims[0], 1, 1);
+  row.tolerance = {0, 0};
+  return row;
+}
+const Sweep kRemainder("Binary", "Remainder", 60, remainder);
+
+/// Powers of one number, which is often one that has a loop of its own.
+OpCase power_by_number(Random& random) {
+  OpCase row;
+  row.node = {.op_type = "Pow", .opset = 15};
+  const ElementType base = random.pick({ElementType::Float, ElementType::Double});
+  const bool is_whole = random.one_in(2);
+  const ElementType type = is_whole ? random.pick(number_types()) : base;
+  const double power = is_whole ? random.pick({1.0, 2.0, 3.0, 4.0})
+                                : random.pick({0.5, 2.0, 3.0, -1.0, 1.0, 1.5, 0.0});
+  row.inputs = {
+      random.tensor(base, random.dims(random.integer(0, 4)), 0.1, 4),
+      random.tensor(type, Dims(static_cast<std::size_t>(random.integer(0, 1)), 1), power, power)};
+  row.tolerance = {4, 4};
+  return row;
+}
+const Sweep kPowerByNumber("Binary", "PowerByNumber", 60, power_by_number);
 
 OpCase many_elements(Random& random) {
   static const std::vector<Function> all = functions();

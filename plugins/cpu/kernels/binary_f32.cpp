@@ -65,11 +65,62 @@ RowLoops loops() {
   return {{loop<RowForm::kBoth, Op>, loop<RowForm::kFirst, Op>, loop<RowForm::kSecond, Op>}};
 }
 
+#if HWY_NATIVE_FMA
+/// The C library's remainder of some lanes.
+HWY_NOINLINE V remainder_of_large(V a, V b, V y, hn::Mask<Tag> is_ready) {
+  const Tag d;
+  HWY_ALIGN float dividends[hn::MaxLanes(Tag())];
+  HWY_ALIGN float divisors[hn::MaxLanes(Tag())];
+  HWY_ALIGN float rests[hn::MaxLanes(Tag())];
+  hn::Store(a, d, dividends);
+  hn::Store(b, d, divisors);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) rests[i] = std::fmod(dividends[i], divisors[i]);
+  return hn::IfThenElse(is_ready, y, hn::Load(d, rests));
+}
+
+/// a less the multiple of b by the whole part of their quotient, which has no error where the multiplication does not round.
+/// A quotient that was rounded up to a whole number is one too large.
+struct Remainder {
+  HWY_INLINE V operator()(Tag d, V a, V b) const {
+    const V dividend = hn::Abs(a);
+    const V divisor = hn::Abs(b);
+    const V quotient = hn::Div(dividend, divisor);
+    const V rest = hn::NegMulAdd(hn::Trunc(quotient), divisor, dividend);
+    const V positive = hn::IfThenElse(hn::Lt(rest, hn::Zero(d)), hn::Add(rest, divisor), rest);
+    const V y = hn::CopySign(positive, a);
+    const auto is_ready =
+        hn::And(hn::Lt(quotient, hn::Set(d, 8388608.0f)), hn::Lt(divisor, hn::Inf(d)));
+    if (HWY_LIKELY(hn::AllTrue(d, is_ready))) return y;
+    return remainder_of_large(a, b, y, is_ready);
+  }
+};
+
+/// With the divisor's sign.
+struct FloorRemainder {
+  HWY_INLINE V operator()(Tag d, V a, V b) const {
+    const V rest = Remainder()(d, a, b);
+    const auto differ = hn::Lt(hn::CopySign(hn::Set(d, 1.0f), hn::Xor(a, b)), hn::Zero(d));
+    return hn::IfThenElse(hn::And(hn::Ne(rest, hn::Zero(d)), differ), hn::Add(rest, b), rest);
+  }
+};
+#endif
+
 struct Square {
   HWY_INLINE V operator()(Tag, V x, V) const { return hn::Mul(x, x); }
 };
 struct Cube {
   HWY_INLINE V operator()(Tag, V x, V) const { return hn::Mul(hn::Mul(x, x), x); }
+};
+
+/// As std::pow has it: the root of -infinity is infinity, and that of -0 is 0.
+struct SquareRoot {
+  HWY_INLINE V operator()(Tag d, V x, V) const {
+    const V root = hn::Sqrt(hn::Add(x, hn::Zero(d)));
+    return hn::IfThenElse(hn::Eq(x, hn::Neg(hn::Inf(d))), hn::Inf(d), root);
+  }
+};
+struct Inverse {
+  HWY_INLINE V operator()(Tag d, V x, V) const { return hn::Div(hn::Set(d, 1.0f), x); }
 };
 
 template <RowForm form>
@@ -84,7 +135,7 @@ void pow_rows(const RowArgs& args) {
   }
 }
 
-/// Powers by one exponent, the frequent ones by products.
+/// Powers by one exponent, the frequent ones by products and roots.
 void pow_by_scalar(const RowArgs& args) {
   for (std::int64_t row = 0; row < args.rows; ++row) {
     RowArgs one = args;
@@ -97,6 +148,10 @@ void pow_by_scalar(const RowArgs& args) {
       loop<RowForm::kFirst, Square>(one);
     } else if (exponent == 3.0f) {
       loop<RowForm::kFirst, Cube>(one);
+    } else if (exponent == 0.5f) {
+      loop<RowForm::kFirst, SquareRoot>(one);
+    } else if (exponent == -1.0f) {
+      loop<RowForm::kFirst, Inverse>(one);
     } else {
       pow_rows<RowForm::kFirst>(one);
     }
@@ -123,6 +178,12 @@ RowLoops find_binary(BinaryOp op) {
       return loops<PRelu>();
     case BinaryOp::kPow:
       return {{pow_rows<RowForm::kBoth>, pow_by_scalar, pow_rows<RowForm::kSecond>}};
+#if HWY_NATIVE_FMA
+    case BinaryOp::kMod:
+      return loops<FloorRemainder>();
+    case BinaryOp::kFMod:
+      return loops<Remainder>();
+#endif
     default:
       return {{nullptr, nullptr, nullptr}};
   }

@@ -1,6 +1,7 @@
 #include "plugins/cpu/kernels/binary_plan.hpp"
 
 #include "plugins/common/axes.hpp"
+#include "plugins/cpu/kernels/binary_f64.hpp"
 #include "plugins/cpu/kernels/binary_scalar.hpp"
 
 namespace backplane::cpu {
@@ -9,9 +10,10 @@ namespace {
 double ns_of(BinaryOp op, bool vector) {
   switch (op) {
     case BinaryOp::kPow:
+      return 8;
     case BinaryOp::kMod:
     case BinaryOp::kFMod:
-      return 8;
+      return vector ? 1 : 8;
     case BinaryOp::kDiv:
       return vector ? 0.3 : 2;
     default:
@@ -33,10 +35,12 @@ BroadcastRows plan_binary(BinaryOp op, sdk::DataType type, Isa isa, sdk::DimsVie
     const HalfConversion* half = is_half ? &half_conversion(isa, type) : nullptr;
     return {a, b, y, elements, loops, half, is_half};
   }
-  const RowLoops loops = common::with_number(type, [op](auto tag) -> RowLoops {
+  const RowLoops loops = common::with_number(type, [op, isa](auto tag) -> RowLoops {
     using T = typename decltype(tag)::type;
     if constexpr (common::kIsHalfType<T>)
       return {{nullptr, nullptr, nullptr}};
+    else if constexpr (std::is_same_v<T, double>)
+      return binary_f64(isa, op);
     else
       return scalar_binary<T>(op);
   });

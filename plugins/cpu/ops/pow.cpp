@@ -1,4 +1,6 @@
 // Pow: https://onnx.ai/onnx/operators/onnx__Pow.html
+#include <cmath>
+
 #include "backplane/plugin.hpp"
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/types.hpp"
@@ -32,13 +34,46 @@ RowLoops mixed_loops(sdk::DataType base, sdk::DataType exponent) {
   });
 }
 
+/// The number of a tensor of one, in the type T; false where T does not hold it.
+template <class T>
+bool number_in(const sdk::Tensor& tensor, T& number) {
+  return common::with_number(tensor.type(), [&](auto tag) {
+    using From = typename decltype(tag)::type;
+    const auto given = common::widen(*tensor.data<From>());
+    // Whole numbers up to 2^24 are the same in all types.
+    if (!(std::fabs(static_cast<double>(given)) <= 16777216.0)) return false;
+    number = static_cast<T>(given);
+    return static_cast<double>(number) == static_cast<double>(given);
+  });
+}
+
 class Pow {
  public:
   struct Prepared {
     BroadcastRows rows;
+    BroadcastRows same;  // where one exponent of another type is a number of the base's type, too
+    bool is_one_of_another = false;
+
     void compute(const sdk::ComputeContext& ctx) const {
+      if (is_one_of_another) {
+        if (ctx.input(0).type() == sdk::DataType::Float) {
+          if (run_same<float>(ctx)) return;
+        } else if (run_same<double>(ctx)) {
+          return;
+        }
+      }
       rows.run(ctx.input(0).bytes_data(), ctx.input(1).bytes_data(),
                ctx.output(0).mutable_data<char>(), ctx.threads());
+    }
+
+   private:
+    template <class T>
+    bool run_same(const sdk::ComputeContext& ctx) const {
+      T exponent = 0;
+      if (!number_in(ctx.input(1), exponent)) return false;
+      same.run(ctx.input(0).bytes_data(), &exponent, ctx.output(0).mutable_data<char>(),
+               ctx.threads());
+      return true;
     }
   };
 
@@ -52,12 +87,20 @@ class Pow {
     ctx.set_output(0, base.type(), out);
     if (sdk::Dims(base.dims().begin(), base.dims().end()) == out) ctx.allow_in_place(0, 0);
     if (base.type() == exponent.type()) {
-      return {plan_binary(BinaryOp::kPow, base.type(), isa_, base.dims(), second, out)};
+      return {plan_binary(BinaryOp::kPow, base.type(), isa_, base.dims(), second, out), {}};
     }
     const std::int64_t bytes = sdk::element_bytes(base.type());
     const BroadcastRows::Elements elements{bytes, sdk::element_bytes(exponent.type()), bytes, 15};
-    return {BroadcastRows(base.dims(), second, out, elements,
-                          mixed_loops(base.type(), exponent.type()))};
+    Prepared prepared{BroadcastRows(base.dims(), second, out, elements,
+                                    mixed_loops(base.type(), exponent.type())),
+                      {}};
+    const bool is_float =
+        base.type() == sdk::DataType::Float || base.type() == sdk::DataType::Double;
+    if (is_float && exponent.size() == 1) {
+      prepared.is_one_of_another = true;
+      prepared.same = plan_binary(BinaryOp::kPow, base.type(), isa_, base.dims(), second, out);
+    }
+    return prepared;
   }
 
  private:
