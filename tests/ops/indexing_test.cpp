@@ -99,6 +99,10 @@ const OpCase kRows[] = {
      .node = {.op_type = "TopK", .opset = 11, .attributes = {{"largest", 0}}},
      .inputs = {f32({4, 3}, {1, 1, 3, kNan, 1, 2, 2, kNan, kNan, -1, -2, -2}), constant(i64({1}))},
      .outputs = {f32({4, 1}, {1, 1, 2, -2}), i64({4, 1}, {0, 1, 0, 1})}},
+    {.name = "TopOfHalvesKnowsNanAsTheLargest",
+     .node = {.op_type = "TopK", .opset = 11},
+     .inputs = {f16({2, 4}, {1, kNan, 3, kNan, -0.0, 0, -1, 65504}), constant(i64({1}, {3}))},
+     .outputs = {f16({2, 3}, {kNan, kNan, 3, 65504, -0.0, 0}), i64({2, 3}, {1, 3, 2, 3, 0, 1})}},
     {.name = "TopZero",
      .node = {.op_type = "TopK", .opset = 11},
      .inputs = {f32({3}, {1, 2, 3}), constant(i64({0}))},
@@ -299,8 +303,9 @@ OpCase top_k(Random& random) {
   const std::int64_t size = dims[axis < 0 ? axis + static_cast<std::int64_t>(dims.size()) : axis];
   row.node = {.op_type = "TopK", .opset = 11, .attributes = {{"axis", axis}}};
   if (random.one_in(2)) row.node.attributes.push_back({"largest", random.integer(0, 1)});
-  const ElementType type = random.pick({ElementType::Float, ElementType::Float, ElementType::Double,
-                                        ElementType::Int64, ElementType::Int32});
+  const ElementType type =
+      random.pick({ElementType::Float, ElementType::Float, ElementType::Double, ElementType::Int64,
+                   ElementType::Int32, ElementType::Float16});
   const std::int64_t most = random.one_in(2) ? std::min<std::int64_t>(size, 20) : size;
   row.inputs = {random.tensor(type, dims, -50, 50), i64({random.integer(0, most)})};
   row.inputs[1].is_constant = random.one_in(2);

@@ -10,6 +10,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "plugins/cpu/kernels/half_loads-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {
 
@@ -53,48 +55,71 @@ void scan_columns(const void* from, std::int64_t n, std::int64_t stride, std::in
   for (std::int64_t j = 0; j < width; ++j) y[j] = index[j];
 }
 
-/// Types whose long rows vectors go over.
+/// Types whose long rows vectors go over; those of 16 bits as floats.
+#ifdef BP_HAS_HALF_LOADS
+constexpr bool kHasHalves = true;
+#else
+constexpr bool kHasHalves = false;
+#endif
 template <class T>
 constexpr bool kHasVectors = HWY_TARGET != HWY_SCALAR &&
                              (std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                              std::is_same_v<T, std::int32_t>);
+                              std::is_same_v<T, std::int32_t> ||
+                              (kHasHalves && common::kIsHalfType<T>));
+
+template <class T>
+HWY_INLINE auto load_wide(const T* from) {
+#ifdef BP_HAS_HALF_LOADS
+  if constexpr (std::is_same_v<T, common::Half>) {
+    return load_floats(reinterpret_cast<const HalfBits*>(from));
+  } else if constexpr (std::is_same_v<T, common::BFloat16>) {
+    return load_floats(reinterpret_cast<const BFloatBits*>(from));
+  } else {
+    return hn::LoadU(hn::ScalableTag<T>(), from);
+  }
+#else
+  return hn::LoadU(hn::ScalableTag<T>(), from);
+#endif
+}
 
 /// First what is the best, then where it is; n is at least a vector.
 template <class T, bool kLeast, bool kLast>
 std::int64_t scan_long_row(const T* x, std::int64_t n) {
-  const hn::ScalableTag<T> d;
+  using W = common::Wide<T>;
+  const hn::ScalableTag<W> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  if (x[0] != x[0]) return 0;  // than which nothing is better
+  const W first = common::widen(x[0]);
+  if (first != first) return 0;  // than which nothing is better
   using V = hn::Vec<decltype(d)>;
   const auto better = [](V v, V most) HWY_ATTR {
     return hn::IfThenElse(kLeast ? hn::Lt(v, most) : hn::Gt(v, most), v, most);
   };
-  V most = hn::Set(d, x[0]);
+  V most = hn::Set(d, first);
   V more = most;
   std::int64_t at = 0;
   for (; at + 2 * lanes <= n; at += 2 * lanes) {
-    most = better(hn::LoadU(d, x + at), most);
-    more = better(hn::LoadU(d, x + at + lanes), more);
+    most = better(load_wide(x + at), most);
+    more = better(load_wide(x + at + lanes), more);
   }
   most = better(more, most);
   // The last vector may begin in the one before.
   for (; at < n; at += lanes)
-    most = better(hn::LoadU(d, x + (at + lanes <= n ? at : n - lanes)), most);
-  HWY_ALIGN T each[hn::MaxLanes(d)];
+    most = better(load_wide(x + (at + lanes <= n ? at : n - lanes)), most);
+  HWY_ALIGN W each[hn::MaxLanes(d)];
   hn::Store(most, d, each);
-  T best = each[0];
+  W best = each[0];
   for (std::int64_t i = 1; i < lanes; ++i)
     best = is_better<kLeast, false>(each[i], best) ? each[i] : best;
   const auto wanted = hn::Set(d, best);
   if constexpr (kLast) {
     std::int64_t k = n;
-    while (k >= lanes && hn::AllFalse(d, hn::Eq(hn::LoadU(d, x + k - lanes), wanted))) k -= lanes;
-    while (x[k - 1] != best) --k;
+    while (k >= lanes && hn::AllFalse(d, hn::Eq(load_wide(x + k - lanes), wanted))) k -= lanes;
+    while (common::widen(x[k - 1]) != best) --k;
     return k - 1;
   } else {
     std::int64_t k = 0;
-    while (k + lanes <= n && hn::AllFalse(d, hn::Eq(hn::LoadU(d, x + k), wanted))) k += lanes;
-    while (x[k] != best) ++k;
+    while (k + lanes <= n && hn::AllFalse(d, hn::Eq(load_wide(x + k), wanted))) k += lanes;
+    while (common::widen(x[k]) != best) ++k;
     return k;
   }
 }

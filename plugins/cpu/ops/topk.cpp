@@ -5,7 +5,9 @@
 
 #include "backplane/plugin.hpp"
 #include "plugins/common/types.hpp"
+#include "plugins/cpu/device.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
+#include "plugins/cpu/kernels/half_f32.hpp"
 
 namespace backplane::cpu {
 namespace {
@@ -139,6 +141,7 @@ class TopK {
   struct Prepared {
     std::int64_t outer, dim, inner, k;
     bool largest;
+    const HalfConversion* half;  // rows of 16 bits, which are compared as floats
 
     std::int64_t rows() const { return outer * inner; }
     /// What a thread orders at a time.
@@ -146,7 +149,12 @@ class TopK {
     bool serial() const { return rows() == 1 || rows() * dim < 8192; }
     std::uint64_t workspace_bytes(unsigned threads) const {
       if (rows() * k == 0) return 0;
-      return static_cast<std::uint64_t>(places()) * 8 * (serial() ? 1 : threads);
+      return scratch_bytes() * (serial() ? 1 : threads);
+    }
+    /// Of a thread: its places, and a row of floats.
+    std::uint64_t scratch_bytes() const {
+      const std::int64_t floats = half != nullptr ? (dim + 1) / 2 * 8 : 0;
+      return static_cast<std::uint64_t>(places() * 8 + floats);
     }
 
     void compute(const sdk::ComputeContext& ctx) const {
@@ -164,14 +172,20 @@ class TopK {
       T* values = ctx.has_output(0) ? ctx.output(0).mutable_data<T>() : nullptr;
       std::int64_t* indices =
           ctx.has_output(1) ? ctx.output(1).mutable_data<std::int64_t>() : nullptr;
-      auto* scratch = ctx.workspace().mutable_data<std::int64_t>();
+      char* scratch = ctx.workspace().mutable_data<char>();
       const auto part = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t worker) {
-        std::int64_t* places = scratch + static_cast<std::int64_t>(worker) * this->places();
+        auto* places = reinterpret_cast<std::int64_t*>(scratch + worker * scratch_bytes());
+        auto* floats = reinterpret_cast<float*>(places + this->places());
         const auto first = static_cast<std::int64_t>(begin);
         std::int64_t block = first / inner, column = first % inner;
         for (std::int64_t n = first; n < static_cast<std::int64_t>(end); ++n) {
           const T* row = input + block * dim * inner + column;
-          select(dim, k, Better<T, kLargest>{row, inner}, places);
+          if (half != nullptr) {
+            half->to_float(row, floats, dim);
+            select(dim, k, Better<float, kLargest>{floats, 1}, places);
+          } else {
+            select(dim, k, Better<T, kLargest>{row, inner}, places);
+          }
           const std::int64_t target = block * k * inner + column;
           for (std::int64_t i = 0; i < k; ++i) {
             if (values != nullptr) values[target + i * inner] = row[places[i] * inner];
@@ -189,8 +203,9 @@ class TopK {
     }
   };
 
-  TopK(const sdk::CreateContext&, const sdk::Node& node)
-      : axis_(node.get_int("axis", -1)),
+  TopK(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : isa_(isa_of(ctx)),
+        axis_(node.get_int("axis", -1)),
         k_(node.get_int("k", -1)),
         from_input_(node.since_version() >= 10),
         largest_(node.get_int("largest", 1) != 0) {}
@@ -211,13 +226,21 @@ class TopK {
     dims[at] = k;
     if (ctx.output_wanted(0)) ctx.set_output(0, input.type(), dims);
     if (ctx.output_wanted(1)) ctx.set_output(1, sdk::DataType::Int64, dims);
-    const Prepared prepared{dims_product(dims, 0, at), input.dim(axis),
-                            dims_product(dims, at + 1, dims.size()), k, largest_};
+    Prepared prepared{dims_product(dims, 0, at),
+                      input.dim(axis),
+                      dims_product(dims, at + 1, dims.size()),
+                      k,
+                      largest_,
+                      nullptr};
+    const bool is_half =
+        input.type() == sdk::DataType::Float16 || input.type() == sdk::DataType::BFloat16;
+    if (is_half && prepared.inner == 1) prepared.half = &half_conversion(isa_, input.type());
     ctx.set_workspace(prepared.workspace_bytes(ctx.threads().count()));
     return prepared;
   }
 
  private:
+  Isa isa_;
   std::int64_t axis_, k_;
   bool from_input_, largest_;
 };
