@@ -16,8 +16,13 @@ bool has_extension(cl_device_id id, const char* name) {
   return all.find(sdk::message(' ', name, ' ')) != std::string::npos;
 }
 
-Context context_of(cl_device_id id, cl_context users) {
-  if (users == nullptr) return make_context(id);
+Context context_of(cl_device_id id, const DeviceSettings& settings) {
+  const cl_context users = settings.user_context;
+  if (users == nullptr && settings.kept_context == nullptr) return make_context(id);
+  if (users == nullptr) {
+    check_cl(clRetainContext(settings.kept_context), "clRetainContext");
+    return Context(settings.kept_context);
+  }
   std::size_t size = 0;
   cl_int code = clGetContextInfo(users, CL_CONTEXT_DEVICES, 0, nullptr, &size);
   std::vector<cl_device_id> devices(size / sizeof(cl_device_id));
@@ -108,6 +113,12 @@ Context make_context(cl_device_id id) {
   return context;
 }
 
+std::shared_ptr<ProgramStore> make_programs(cl_context context, cl_device_id id,
+                                            const DeviceTraits& traits,
+                                            const std::string& cache_dir) {
+  return std::make_shared<ProgramStore>(context, id, device_key(traits), cache_dir);
+}
+
 std::uint64_t free_bytes(cl_device_id id, const DeviceTraits& traits, std::uint64_t used) {
   // CL_DEVICE_GLOBAL_FREE_MEMORY_AMD: KiB that are free, and the largest piece.
   constexpr cl_device_info kFreeMemoryAmd = 0x4039;
@@ -138,9 +149,11 @@ Device::Device(cl_device_id id, const DeviceSettings& settings)
       id_(id),
       traits_(read_traits(id)),
       settings_(settings),
-      context_(context_of(id, settings.user_context)),
+      context_(context_of(id, settings)),
       side_queue_(make_queue(0)),
-      programs_(context_.get(), id, device_key(traits_), settings.cache_dir),
+      programs_(settings.kept_programs != nullptr
+                    ? settings.kept_programs
+                    : make_programs(context_.get(), id, traits_, settings.cache_dir)),
       tuner_(*this, device_key(traits_), settings.cache_dir, settings.tuning) {
   if (settings_.user_queue != nullptr) check_user_queue(settings_.user_queue, id_, context());
   if (!settings_.out_of_order) return;
@@ -231,7 +244,7 @@ Access access_of(const bp_tensor& tensor, std::uint64_t offset, std::uint64_t by
 }
 
 std::int32_t Device::copy_mode(bp_memory_kind from, bp_memory_kind to, Device* peer) const {
-  // Two opened devices have contexts of their own, and memory belongs to a context.
+  // Most opened devices have contexts of their own, and memory belongs to a context.
   if (peer != nullptr && peer != this) return BP_COPY_NONE;
   if (from != BP_MEMORY_DEVICE && to != BP_MEMORY_DEVICE) return BP_COPY_NONE;
   // A device with memory of its own copies faster from pinned memory, so plain one is staged there.

@@ -35,6 +35,11 @@ DeviceTraits read_traits(cl_device_id id);
 
 Context make_context(cl_device_id id);
 
+/// An empty `cache_dir` means none on disk.
+std::shared_ptr<ProgramStore> make_programs(cl_context context, cl_device_id id,
+                                            const DeviceTraits& traits,
+                                            const std::string& cache_dir);
+
 /// Memory of the device that is free now: what the driver says (AMD's), what the machine has available where the device
 /// shares the host's, else what is left beside `used` bytes of this process.
 std::uint64_t free_bytes(cl_device_id id, const DeviceTraits& traits, std::uint64_t used);
@@ -43,6 +48,9 @@ std::uint64_t free_bytes(cl_device_id id, const DeviceTraits& traits, std::uint6
 struct DeviceSettings {
   std::string cache_dir;  ///< empty: no cache on disk
   cl_context user_context = nullptr;
+  cl_context kept_context =
+      nullptr;  ///< to work in where the user gives none; or null: one of its own
+  std::shared_ptr<ProgramStore> kept_programs;  ///< of `kept_context`
   cl_command_queue user_queue = nullptr;
   std::string tiles;  ///< "auto", "vector" or "local"
   bool fusion = true;
@@ -81,7 +89,7 @@ class Device final : public device_ops::Device {
   cl_context context() const { return context_.get(); }
   const DeviceTraits& traits() const { return traits_; }
   const DeviceSettings& settings() const { return settings_; }
-  ProgramStore& programs() { return programs_; }
+  ProgramStore& programs() { return *programs_; }
   /// Chooses for nodes that are prepared: what it knows is no part of what the device is.
   Tuner& tuner() const { return tuner_; }
   /// Whether products and convolutions use vectors of one work item (processors) or tiles in local
@@ -119,7 +127,7 @@ class Device final : public device_ops::Device {
   DeviceSettings settings_;
   Context context_;
   Queue side_queue_;
-  ProgramStore programs_;
+  std::shared_ptr<ProgramStore> programs_;
   device_ops::FaultTable faults_;
   mutable Tuner tuner_;
 };

@@ -35,6 +35,8 @@ struct FoundDevice {
   /// Of a processor, from the first session on: PoCL has the functions that kernels call in memory while there is a context, and
   /// reads them anew for the first kernel after that, which takes half a second.
   Context kept;
+  /// Built in `kept`, which sessions without a folder for programs work in: one need not build what another has built.
+  std::shared_ptr<ProgramStore> kept_programs;
 };
 
 /// "cl" and a hash of what tells devices apart: the same device has the same one in every process.
@@ -266,7 +268,14 @@ class Provider {
     settings.used_bytes = device.used_bytes;
     if (device.traits.is_cpu) {
       const std::lock_guard lock(mutex_);
-      if (!device.kept) device.kept = make_context(device.id);
+      if (!device.kept) {
+        device.kept = make_context(device.id);
+        device.kept_programs = make_programs(device.kept.get(), device.id, device.traits, "");
+      }
+      if (settings.cache_dir.empty() && settings.user_context == nullptr) {
+        settings.kept_context = device.kept.get();
+        settings.kept_programs = device.kept_programs;
+      }
     }
     return std::make_unique<Device>(device.id, settings);
   }

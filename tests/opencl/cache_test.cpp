@@ -80,6 +80,30 @@ TEST(OpenClCache, TheProgramsLocaleChangesNeitherTextsNorNames) {
   EXPECT_EQ(folder.files(), files) << "they were built again";
 }
 
+std::uint64_t context_of(const OpenDevice& device) {
+  std::uint64_t handle = 0;
+  check(device->native(device.raw(), BP_NATIVE_DEVICE, nullptr, nullptr, &handle));
+  return handle;
+}
+
+TEST(OpenClCache, WithoutAFolderSessionsOfAProcessorShareAContextAndSoWhatIsBuiltInIt) {
+  const OpenClPlugin opencl;
+  NEEDS_OPENCL(opencl);
+  if (opencl.infos[0]->type != BP_DEVICE_TYPE_CPU) GTEST_SKIP() << "the device is no processor";
+  const TestFolder folder("own_context");
+  const OpenDevice first(opencl.provider, 0, kNoCache);
+  const OpenDevice with_folder(opencl.provider, 0, {{"cache_dir", folder.path()}});
+  EXPECT_NE(context_of(with_folder), context_of(first));
+  for (int opened = 0; opened < 2; ++opened) {  // one after another, and beside the first
+    const OpenDevice next(opencl.provider, 0, kNoCache);
+    EXPECT_EQ(context_of(next), context_of(first));
+    for (const OpenDevice* device : {&first, &next}) {
+      const TestStream stream(*device);
+      EXPECT_EQ(NegOnDevice(*device, 3).run(stream, {1, 2, 3}), kNegated);
+    }
+  }
+}
+
 TEST(OpenClCache, AnEntryThatCannotBeReadIsMadeAgain) {
   const OpenClPlugin opencl;
   NEEDS_OPENCL(opencl);
