@@ -74,6 +74,7 @@ Array to_array(const Tensor& tensor) {
   }
   if (tensor.type == ElementType::String) return result;
   const std::int64_t count = reference::element_count(tensor.dims);
+  result.values.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
     result.values.push_back(reference::decode(tensor.type, get(tensor.bytes, tensor.type, i)));
   }
@@ -171,7 +172,7 @@ std::int64_t Random::integer(std::int64_t low, std::int64_t high) {
 }
 
 double Random::real(double low, double high) {
-  return low + (high - low) * std::ldexp(static_cast<double>(bits() >> 11), -53);
+  return low + (high - low) * (static_cast<double>(bits() >> 11) * 0x1p-53);
 }
 
 std::int64_t Random::size() { return pick({1, 2, 3, 5, 7, 8, 13, 16, 17, 33}); }

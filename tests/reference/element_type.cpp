@@ -1,5 +1,7 @@
 #include "tests/reference/element_type.hpp"
 
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -51,12 +53,34 @@ constexpr Format kFormats[] = {
     {ElementType::String, "string", Kind::Other, 0, false},
 };
 
+constexpr std::size_t kNumbers = 32;  // more than any ElementType
+
+/// Formats by the numbers of their types: every element of every tensor asks for one.
+constexpr std::array<const Format*, kNumbers> kFormatOf = [] {
+  std::array<const Format*, kNumbers> formats{};
+  for (const Format& format : kFormats) formats[static_cast<std::size_t>(format.type)] = &format;
+  return formats;
+}();
+
 const Format& format_of(ElementType type) {
-  for (const Format& format : kFormats) {
-    if (format.type == type) return format;
-  }
+  const auto number = static_cast<std::size_t>(type);
+  if (number < kNumbers && kFormatOf[number] != nullptr) return *kFormatOf[number];
   throw std::logic_error("tests/reference knows no element type " +
                          std::to_string(static_cast<int>(type)));
+}
+
+constexpr int kDoubleBias = 1023, kDoubleFractionBits = 52;
+
+/// 2^exponent, of -1022 to 1023. std::ldexp, which takes all, takes several times as long.
+double power_of_two(int exponent) {
+  return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + kDoubleBias)
+                               << kDoubleFractionBits);
+}
+
+/// The exponent of a finite number; of 0 and of what is smaller than normal numbers one below theirs.
+int exponent_of(double value) {
+  const auto field = (std::bit_cast<std::uint64_t>(value) >> kDoubleFractionBits) & 0x7FFu;
+  return static_cast<int>(field) - kDoubleBias;
 }
 
 /// The exponent field of the largest finite number and its fraction field.
@@ -82,8 +106,8 @@ Largest largest_of(const Format& format) {
 double greatest_float(const Format& format) {
   if (format.type == ElementType::Double) return std::numeric_limits<double>::max();
   const Largest largest = largest_of(format);
-  const double fraction = 1 + std::ldexp(largest.fraction, -format.fraction_bits);
-  return std::ldexp(fraction, largest.exponent - format.bias);
+  const double fraction = 1 + largest.fraction * power_of_two(-format.fraction_bits);
+  return fraction * power_of_two(largest.exponent - format.bias);
 }
 
 double round_float(const Format& format, double value) {
@@ -92,8 +116,8 @@ double round_float(const Format& format, double value) {
   const double limit = greatest_float(format);
   double rounded = value;
   if (std::isfinite(value) && value != 0) {
-    const int exponent = std::max(std::ilogb(value), 1 - format.bias);
-    const double unit = std::ldexp(1.0, exponent - format.fraction_bits);
+    const int exponent = std::max(exponent_of(value), 1 - format.bias);
+    const double unit = power_of_two(exponent - format.fraction_bits);
     rounded = std::nearbyint(value / unit) * unit;
   }
   if (std::abs(rounded) <= limit) {
@@ -146,10 +170,9 @@ std::uint64_t encode_float(const Format& format, double value) {
   }
   if (std::isinf(rounded)) return sign | exponents;
   const double magnitude = std::abs(rounded);
-  const int exponent =
-      magnitude == 0 ? 1 - format.bias : std::max(std::ilogb(magnitude), 1 - format.bias);
+  const int exponent = std::max(exponent_of(magnitude), 1 - format.bias);
   const auto units = static_cast<std::uint64_t>(
-      std::ldexp(magnitude, format.fraction_bits - exponent));  // with the hidden bit, if any
+      magnitude * power_of_two(format.fraction_bits - exponent));  // with the hidden bit, if any
   const std::uint64_t hidden = std::uint64_t{1} << format.fraction_bits;
   if (units < hidden) return sign | units;
   const std::int64_t biased = std::int64_t{exponent} + format.bias;
@@ -180,9 +203,9 @@ double decode_float(const Format& format, std::uint64_t pattern) {
   if (format.special == Special::NegativeZeroIsNan && negative && exponent == 0 && fraction == 0) {
     return nan;
   }
-  const double scaled = std::ldexp(fraction, -format.fraction_bits);
-  if (exponent == 0) return sign * std::ldexp(scaled, 1 - format.bias);
-  return sign * std::ldexp(1 + scaled, exponent - format.bias);
+  const double scaled = fraction * power_of_two(-format.fraction_bits);
+  if (exponent == 0) return sign * scaled * power_of_two(1 - format.bias);
+  return sign * (1 + scaled) * power_of_two(exponent - format.bias);
 }
 
 }  // namespace
