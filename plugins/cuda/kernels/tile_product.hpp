@@ -370,8 +370,8 @@ FUNCTION float plain_result(u64 a, u64 b, u64 c, Tiles t, Pixels p, int column, 
 #endif
 )kernel";
 
-/// Where several groups, a cluster, have a part of a tile's depth each: every one adds the sums of all for some of the rows, in the order of
-/// the parts, and stores these.
+/// Where several groups, a cluster, have a part of a tile's depth each: every one adds the sums of all for some of the rows, in the order
+/// of the parts, and stores these.
 /// https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-mapa
 inline constexpr char kTileParts[] = R"kernel(
 #if PARTS > 1
