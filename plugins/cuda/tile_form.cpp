@@ -166,7 +166,8 @@ std::vector<TileForm> tile_forms(const TileSizes& sizes, std::int64_t multiproce
     for (const std::int64_t parts : {1, 2, 4, 8}) {
       TileForm form = each;
       form.parts = parts;
-      if (form.takes(sizes)) forms.push_back(form);
+      // A cluster's groups run at once.
+      if (form.takes(sizes) && parts <= multiprocessors) forms.push_back(form);
     }
   }
   std::stable_sort(forms.begin(), forms.end(), [&](const TileForm& x, const TileForm& y) {

@@ -130,6 +130,8 @@ TEST_F(CudaTileProduct, TilesFillTheDevice) {
   // Few tiles of a great depth: several multiprocessors have one together.
   EXPECT_GE(first({128, 768, 3072}).parts, 4);
   EXPECT_GE(first({1024, 768, 3072}).parts, 2);
+  for (const TileForm& form : tile_forms({128, 768, 3072}, 3, 100)) EXPECT_LE(form.parts, 2);
+  EXPECT_EQ(tile_forms({128, 768, 3072}, 1, 100).size(), 9u);
   const std::vector<TileForm> all = tile_forms({1024, 3072, 4096}, 132, 100);
   EXPECT_EQ(all.size(), 36u) << "nine forms in 1, 2, 4 and 8 parts";
   for (const TileForm& form : all) {
