@@ -94,7 +94,7 @@ bool Trials::may_compare() {
   return spent_ns_ < limits_.all_ns;
 }
 
-std::shared_ptr<const Kernel> Trials::neighbour() {
+const Kernel* Trials::neighbour() {
   std::call_once(is_neighbour_made_, [this] {
     device_ops::KernelText text;
     try {
@@ -103,7 +103,7 @@ std::shared_ptr<const Kernel> Trials::neighbour() {
       if (error.code() == BP_DEVICE_LOST) throw;
     }
   });
-  return neighbour_;
+  return neighbour_.get();
 }
 
 void Trials::spend(std::uint64_t ns) {
@@ -272,14 +272,9 @@ Comparison::Comparison(Trials* trials, std::vector<std::uint64_t> operand_bytes,
       most_(most),
       compares_(compares),
       operand_sets_(operand_sets) {
-  if (trials_ == nullptr) return;
-  if (!trials_->may_run()) {
-    trials_ = nullptr;
-    is_settled_ = false;
-  } else if (compares_) {
-    neighbour_ = trials_->neighbour();
-    begin_ = std::chrono::steady_clock::now();
-  }
+  if (trials_ == nullptr || trials_->may_run()) return;
+  trials_ = nullptr;
+  is_settled_ = false;
 }
 
 Comparison::~Comparison() = default;
@@ -343,7 +338,8 @@ bool Comparison::reach_ground() {
   if (ground_ != nullptr) return true;
   try {
     ground_ = std::make_unique<Ground>(trials_->device(), operand_bytes_, operand_sets_,
-                                       kLostForms * trials_->form_ns(), neighbour_.get());
+                                       kLostForms * trials_->form_ns(),
+                                       compares_ ? trials_->neighbour() : nullptr);
   } catch (const sdk::Error& error) {
     if (error.code() == BP_DEVICE_LOST) throw;
     trials_ = nullptr;

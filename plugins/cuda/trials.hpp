@@ -50,9 +50,9 @@ class Trials {
   /// Nor when all time is spent.
   bool may_compare();
   std::unique_lock<std::mutex> take_turn() { return std::unique_lock(turn_); }
-  /// A kernel of the provider's own that does nothing, to stand beside what is compared as other kernels of a plan's do. Null: it
-  /// cannot be made. Errors: BP_DEVICE_LOST.
-  std::shared_ptr<const Kernel> neighbour();
+  /// A kernel of the provider's own that does nothing, to stand beside what is compared as other kernels of a plan's do. Made when it
+  /// is first asked for; lives as long as this. Null: it cannot be made. Errors: BP_DEVICE_LOST.
+  const Kernel* neighbour();
   void spend(std::uint64_t ns);
 
  private:
@@ -111,7 +111,6 @@ class Comparison {
   std::size_t most_;
   bool compares_;
   std::size_t operand_sets_;
-  std::shared_ptr<const Kernel> neighbour_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::unique_ptr<Ground> ground_;  ///< made when the second way is added
   std::optional<Way> waiting_;      ///< the first, until there is another
