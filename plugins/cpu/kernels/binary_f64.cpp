@@ -10,7 +10,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "plugins/cpu/kernels/vector_math-inl.hpp"
+#include "plugins/cpu/kernels/vector_rows-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {
@@ -22,15 +22,9 @@ namespace {
 using Tag = hn::ScalableTag<double>;
 using V = hn::Vec<Tag>;
 
-/// y[i] = f(x[i]).
 template <class Function>
 HWY_INLINE void map(const double* x, double* y, std::int64_t count, const Function& f) {
-  const Tag d;
-  const size_t lanes = hn::Lanes(d);
-  const auto n = static_cast<size_t>(count);
-  size_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(f(hn::LoadU(d, x + i)), d, y + i);
-  if (i < n) store_some(d, f(load_some(d, x + i, n - i)), y + i, n - i);
+  map_row(Tag(), x, y, static_cast<size_t>(count), f);
 }
 
 /// As std::pow has it: the root of -infinity is infinity, and that of -0 is 0.

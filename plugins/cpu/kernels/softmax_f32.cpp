@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include "plugins/cpu/kernels/vector_math-inl.hpp"
+#include "plugins/cpu/kernels/vector_rows-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {
@@ -21,59 +22,25 @@ namespace {
 using Tag = hn::ScalableTag<float>;
 using V = hn::Vec<Tag>;
 
-float max_of(const float* x, size_t n) {
-  const Tag d;
-  const size_t lanes = hn::Lanes(d);
-  V acc0 = hn::Set(d, -HUGE_VALF);
-  V acc1 = acc0;
-  size_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    acc0 = hn::Max(acc0, hn::LoadU(d, x + i));
-    acc1 = hn::Max(acc1, hn::LoadU(d, x + i + lanes));
-  }
-  for (; i + lanes <= n; i += lanes) acc0 = hn::Max(acc0, hn::LoadU(d, x + i));
-  if (i < n) {
-    const V tail = load_some(d, x + i, n - i);
-    acc1 = hn::IfThenElse(hn::FirstN(d, n - i), hn::Max(acc1, tail), acc1);
-  }
-  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(acc0, acc1)));
-}
+struct ExpNegative {
+  HWY_INLINE V operator()(V x) const { return vector_exp_negative(Tag(), x); }
+};
 
-/// Sums e^(x[i] - max); writes the terms to y unless it is null.
+float max_of(const float* x, size_t n) { return max_of_row(Tag(), x, n); }
+
+/// Sums e^(x[i] - max); writes the terms to y where kStore is set.
 template <bool kStore>
 float sum_of_exp(const float* x, float* y, size_t n, float max) {
-  const Tag d;
-  const size_t lanes = hn::Lanes(d);
-  const V shift = hn::Set(d, max);
-  V sum0 = hn::Zero(d);
-  V sum1 = hn::Zero(d);
-  size_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const V e0 = vector_exp_negative(d, hn::Sub(hn::LoadU(d, x + i), shift));
-    const V e1 = vector_exp_negative(d, hn::Sub(hn::LoadU(d, x + i + lanes), shift));
-    if constexpr (kStore) {
-      hn::StoreU(e0, d, y + i);
-      hn::StoreU(e1, d, y + i + lanes);
-    }
-    sum0 = hn::Add(sum0, e0);
-    sum1 = hn::Add(sum1, e1);
-  }
-  for (; i < n; i += lanes) {
-    const size_t some = n - i < lanes ? n - i : lanes;
-    const V e = vector_exp_negative(d, hn::Sub(load_some(d, x + i, some), shift));
-    if constexpr (kStore) store_some(d, e, y + i, some);
-    sum0 = hn::Add(sum0, hn::IfThenElseZero(hn::FirstN(d, some), e));
-  }
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+  return sum_of_row<kStore>(Tag(), x, y, n, max, ExpNegative());
 }
 
+struct Scale {
+  V factor;
+  HWY_INLINE V operator()(V x) const { return hn::Mul(x, factor); }
+};
+
 void scale_row(float* y, size_t n, float factor) {
-  const Tag d;
-  const size_t lanes = hn::Lanes(d);
-  const V scale = hn::Set(d, factor);
-  size_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, y + i), scale), d, y + i);
-  if (i < n) store_some(d, hn::Mul(load_some(d, y + i, n - i), scale), y + i, n - i);
+  map_row(Tag(), y, y, n, Scale{hn::Set(Tag(), factor)});
 }
 
 /// A maximum of a row, and a sum, are there only some time after its last element was read. Several rows at a time have their maxima
@@ -99,22 +66,18 @@ void softmax_rows(const float* x, float* y, std::int64_t length, std::int64_t co
   }
 }
 
+struct Distance {
+  V max, log_sum;
+  // Two subtractions: max + ln(sum) as one number would lose bits when max is large.
+  HWY_INLINE V operator()(V x) const { return hn::Sub(hn::Sub(x, max), log_sum); }
+};
+
 void log_row(const float* x, float* y, std::int64_t count) {
   const Tag d;
   const auto n = static_cast<size_t>(count);
-  const size_t lanes = hn::Lanes(d);
   const float max = max_of(x, n);
-  // Two subtractions: max + ln(sum) as one number would lose bits when max is large.
-  const V shift = hn::Set(d, max);
-  const V log_sum = hn::Set(d, std::log(sum_of_exp<false>(x, nullptr, n, max)));
-  size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(hn::Sub(hn::Sub(hn::LoadU(d, x + i), shift), log_sum), d, y + i);
-  }
-  if (i < n) {
-    const V tail = load_some(d, x + i, n - i);
-    store_some(d, hn::Sub(hn::Sub(tail, shift), log_sum), y + i, n - i);
-  }
+  const float log_sum = std::log(sum_of_exp<false>(x, nullptr, n, max));
+  map_row(d, x, y, n, Distance{hn::Set(d, max), hn::Set(d, log_sum)});
 }
 
 /// Softmax down `n` rows of `some` neighbouring columns; kWhole: as many as a vector has lanes.

@@ -8,6 +8,7 @@
 #include <hwy/highway.h>
 
 #include "plugins/cpu/kernels/vector_math-inl.hpp"
+#include "plugins/cpu/kernels/vector_rows-inl.hpp"
 #include "plugins/cpu/kernels/vector_trigonometry-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -141,14 +142,14 @@ struct Log : Function {
 };
 
 template <class Op>
+struct OfVector {
+  Op op;
+  HWY_INLINE V operator()(V x) const { return op(Tag(), x); }
+};
+
+template <class Op>
 void map(const float* x, float* y, std::int64_t n, const UnaryParams& params) {
-  const Tag d;
-  const Op op(params);
-  const size_t lanes = hn::Lanes(d);
-  const auto count = static_cast<size_t>(n);
-  size_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(op(d, hn::LoadU(d, x + i)), d, y + i);
-  if (i < count) store_some(d, op(d, load_some(d, x + i, count - i)), y + i, count - i);
+  map_row(Tag(), x, y, static_cast<size_t>(n), OfVector<Op>{Op(params)});
 }
 
 /// Exp of several vectors at a time, whose range is looked at together.

@@ -9,6 +9,7 @@
 
 #include "plugins/cpu/kernels/vector_math-inl.hpp"
 #include "plugins/cpu/kernels/vector_math_f64-inl.hpp"
+#include "plugins/cpu/kernels/vector_rows-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {
@@ -18,12 +19,13 @@ UnaryF64 find_unary_f64(UnaryOp op);
 #if HWY_NATIVE_FMA && HWY_HAVE_FLOAT64
 namespace {
 
-#define BP_UNARY(Name, expression)                                                 \
-  struct Name {                                                                    \
-    DoubleV a;                                                                     \
-    HWY_INLINE DoubleV operator()([[maybe_unused]] DoubleTag d, DoubleV x) const { \
-      return expression;                                                           \
-    }                                                                              \
+#define BP_UNARY(Name, expression)                   \
+  struct Name {                                      \
+    DoubleV a;                                       \
+    HWY_INLINE DoubleV operator()(DoubleV x) const { \
+      [[maybe_unused]] const DoubleTag d;            \
+      return expression;                             \
+    }                                                \
   }
 
 BP_UNARY(Abs, hn::Abs(x));
@@ -47,14 +49,8 @@ BP_UNARY(Cos, double_sine<true>(d, x));
 template <class Op>
 void map(const void* from, void* to, std::int64_t n, const UnaryParams& params) {
   const DoubleTag d;
-  const auto* x = static_cast<const double*>(from);
-  auto* y = static_cast<double*>(to);
-  const Op op{hn::Set(d, static_cast<double>(params.a))};
-  const size_t lanes = hn::Lanes(d);
-  const auto count = static_cast<size_t>(n);
-  size_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(op(d, hn::LoadU(d, x + i)), d, y + i);
-  if (i < count) store_some(d, op(d, load_some(d, x + i, count - i)), y + i, count - i);
+  map_row(d, static_cast<const double*>(from), static_cast<double*>(to), static_cast<size_t>(n),
+          Op{hn::Set(d, static_cast<double>(params.a))});
 }
 
 }  // namespace
