@@ -98,19 +98,23 @@ bool Type::is_static() const {
 
 std::string Type::to_string() const {
   const auto inner_text = [this] { return inner ? inner->to_string() : std::string(); };
+  // Made for each node and kernel, and so without a stream.
+  const auto before_element = [this](const char* begin) {
+    return std::string(begin).append(name(element));
+  };
   switch (kind) {
     case Kind::Unknown:
       break;
     case Kind::Tensor:
-      return text("tensor(", name(element), ")");
+      return before_element("tensor(") + ")";
     case Kind::SparseTensor:
-      return text("sparse_tensor(", name(element), ")");
+      return before_element("sparse_tensor(") + ")";
     case Kind::Sequence:
       return "seq(" + inner_text() + ")";
     case Kind::Optional:
       return "optional(" + inner_text() + ")";
     case Kind::Map:
-      return text("map(", name(element), ",", inner_text(), ")");
+      return before_element("map(") + "," + inner_text() + ")";
   }
   return {};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -27,7 +28,7 @@ std::string listed(const std::vector<std::string>& names) {
                                const SchemaRegistry& schemas) {
   const std::string domain = canonical_domain(node.domain());
   const std::string where = described(node);
-  const std::vector<SchemaInfo> versions = schemas.versions(domain, node.op_type());
+  const std::span<const SchemaInfo> versions = schemas.versions(domain, node.op_type());
   if (!versions.empty()) {
     throw Error(
         Code::Unsupported,

@@ -1,6 +1,8 @@
 #include "core/onnx/schema_registry.hpp"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -62,6 +64,25 @@ SchemaInfo to_info(const ::onnx::OpSchema& schema) {
   }
   info.deterministic = is_deterministic(schema);
   return info;
+}
+
+/// The versions of an operator of ONNX or of function_operators(), which are the same in all sessions: made once, when first
+/// asked for. A provider of other people asks for hundreds in every session.
+std::span<const SchemaInfo> own_versions(const std::pair<std::string, std::string>& key) {
+  static std::mutex mutex;
+  static auto* const made =
+      new std::map<std::pair<std::string, std::string>, std::vector<SchemaInfo>>;
+  const std::lock_guard lock(mutex);
+  if (const auto entry = made->find(key); entry != made->end()) return entry->second;
+  std::vector<SchemaInfo> infos;
+  for (const ::onnx::OpSchema* schema : standard_versions(key.first, key.second))
+    infos.push_back(to_info(*schema));
+  if (infos.empty()) {
+    const FunctionOperator* known = function_operator(key.first, key.second, kNewestVersion);
+    if (known != nullptr) infos.push_back(to_info(known->schema));
+  }
+  if (infos.empty()) return {};
+  return made->emplace(key, std::move(infos)).first->second;
 }
 
 const FormalParam* param_at(const std::vector<FormalParam>& params, std::size_t index) {
@@ -235,7 +256,11 @@ void SchemaRegistry::add(CustomSchema schema) {
   try {
     ::onnx::OpSchema onnx_schema = to_onnx_schema(schema);
     const int version = schema.since_version;
+    const std::pair<std::string, std::string> key(schema.domain, schema.name);
     versions.emplace(version, Impl::CustomOp{std::move(schema), std::move(onnx_schema)});
+    std::vector<SchemaInfo> infos;
+    for (const auto& [since, op] : versions) infos.push_back(to_info(op.schema));
+    impl_->infos[key] = std::move(infos);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {  // what ONNX throws about a schema
@@ -250,19 +275,12 @@ std::optional<SchemaInfo> SchemaRegistry::find(const std::string& domain,
   return to_info(*schema);
 }
 
-std::vector<SchemaInfo> SchemaRegistry::versions(const std::string& domain,
-                                                 const std::string& op_type) const {
-  const std::string canonical = canonical_domain(domain);
-  std::vector<SchemaInfo> result;
-  for (const ::onnx::OpSchema* schema : standard_versions(canonical, op_type))
-    result.push_back(to_info(*schema));
-  if (const auto entry = impl_->ops.find({canonical, op_type}); entry != impl_->ops.end()) {
-    for (const auto& [version, op] : entry->second) result.push_back(to_info(op.schema));
-  }
-  if (!result.empty()) return result;
-  const FunctionOperator* known = function_operator(canonical, op_type, kNewestVersion);
-  if (known != nullptr) result.push_back(to_info(known->schema));
-  return result;
+std::span<const SchemaInfo> SchemaRegistry::versions(const std::string& domain,
+                                                     const std::string& op_type) const {
+  const std::pair<std::string, std::string> key(canonical_domain(domain), op_type);
+  const auto entry = impl_->infos.find(key);
+  return entry != impl_->infos.end() ? std::span<const SchemaInfo>(entry->second)
+                                     : own_versions(key);
 }
 
 std::vector<std::string> SchemaRegistry::similar(const std::string& domain,

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,8 +74,8 @@ class SchemaRegistry {
   /// The schema that version `opset` of the domain selects; nullopt when there is none.
   std::optional<SchemaInfo> find(const std::string& domain, const std::string& op_type,
                                  int opset) const;
-  /// All versions of an operator, oldest first; empty when it is unknown.
-  std::vector<SchemaInfo> versions(const std::string& domain, const std::string& op_type) const;
+  /// All versions of an operator, oldest first; empty when it is unknown. Valid until `add`.
+  std::span<const SchemaInfo> versions(const std::string& domain, const std::string& op_type) const;
   /// The nearest known operator names, for messages.
   std::vector<std::string> similar(const std::string& domain, const std::string& op_type) const;
 

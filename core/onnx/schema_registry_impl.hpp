@@ -31,6 +31,8 @@ class SchemaRegistry::Impl : public ::onnx::ISchemaRegistry {
 
   /// Operators of ONNX and of plugins, by domain and name, then version.
   std::map<std::pair<std::string, std::string>, std::map<int, CustomOp>> ops;
+  /// Of each of them, oldest version first.
+  std::map<std::pair<std::string, std::string>, std::vector<SchemaInfo>> infos;
 };
 
 /// ONNX writes its own domain in two ways; here it is "".

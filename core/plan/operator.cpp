@@ -1,6 +1,7 @@
 #include "core/plan/operator.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "core/base/quote.hpp"
 #include "core/plan/host_evaluator.hpp"
@@ -23,7 +24,7 @@ constexpr std::string_view kPrivateDomain = "backplane.";
 /// The version of the operator's schema that a version of its domain selects; an error when there is none.
 int since_version(const SchemaRegistry& schemas, const Node& node, int opset) {
   if (node.domain.starts_with(kPrivateDomain)) return 1;
-  const std::vector<SchemaInfo> versions = schemas.versions(node.domain, node.op_type);
+  const std::span<const SchemaInfo> versions = schemas.versions(node.domain, node.op_type);
   if (versions.empty()) {
     std::string near;
     for (const std::string& name : schemas.similar(node.domain, node.op_type))

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 
 #include "core/base/error.hpp"
@@ -34,9 +35,10 @@ std::string list_of(const std::set<std::string>& names) {
 }
 
 void check_constraint(const bp_type_constraint* constraint, std::uint32_t index) {
-  const std::string what = "its constraint " + std::to_string(index);
+  const Subject what("its constraint", index);
   check_struct(constraint, BP_SIZE_V1(bp_type_constraint, type_count), what);
-  check_array(constraint->types, constraint->type_count, what + ": its types");
+  check_array(constraint->types, constraint->type_count,
+              Subject("its constraint", index, ": its types"));
   if (constraint->type_count == 0) invalid(what, " allows no type");
   for (std::uint64_t i = 0; i < constraint->type_count; ++i) {
     if (!is_plain_text(constraint->types[i])) invalid(what, ": type ", i, " is missing");
@@ -85,27 +87,22 @@ std::optional<std::string> unknown_types(const bp_kernel_def& def) {
   return sentence;
 }
 
-std::set<std::string> params_of(const SchemaInfo& schema) {
-  std::set<std::string> names;
-  for (const auto& [name, types] : schema.type_params) names.insert(name);
-  return names;
-}
-
 /// A type parameter must be one of the schema in some version that the kernel covers; in the others
 /// the constraint says nothing, since the parameter had another name there, or came later.
-void check_param(const std::string& param, const std::vector<SchemaInfo>& versions) {
-  std::set<std::string> known;
-  for (const SchemaInfo& version : versions) {
+void check_param(const std::string& param, std::span<const SchemaInfo> versions) {
+  for (const SchemaInfo& version : versions)
     if (version.type_params.count(param) != 0) return;
-    known.merge(params_of(version));
-  }
+  std::set<std::string> known;
+  for (const SchemaInfo& version : versions)
+    for (const auto& [name, types] : version.type_params) known.insert(name);
   invalid("the operator has no type parameter ", quoted(param), "; it has: ", list_of(known));
 }
 
 /// The versions of the operator that the kernel says to implement.
-std::vector<SchemaInfo> covered_versions(const bp_kernel_def& def, const SchemaRegistry& schemas) {
+std::span<const SchemaInfo> covered_versions(const bp_kernel_def& def,
+                                             const SchemaRegistry& schemas) {
   const std::string domain = domain_of(def.domain);
-  const std::vector<SchemaInfo> all = schemas.versions(domain, def.op_type);
+  const std::span<const SchemaInfo> all = schemas.versions(domain, def.op_type);
   if (all.empty()) {
     std::string near;
     for (const std::string& name : schemas.similar(domain, def.op_type)) {
@@ -113,24 +110,24 @@ std::vector<SchemaInfo> covered_versions(const bp_kernel_def& def, const SchemaR
     }
     invalid("no schema defines the operator", near);
   }
-  std::vector<SchemaInfo> covered;
-  std::string known;
-  for (const SchemaInfo& schema : all) {
-    known += text(known.empty() ? "" : ", ", schema.since_version);
-    if (schema.since_version >= def.since_min && schema.since_version <= def.since_max) {
-      covered.push_back(schema);
-    }
-  }
-  if (covered.empty()) {
+  const auto first = std::find_if(all.begin(), all.end(), [&](const SchemaInfo& schema) {
+    return schema.since_version >= def.since_min;
+  });
+  const auto end = std::find_if(
+      first, all.end(), [&](const SchemaInfo& s) { return s.since_version > def.since_max; });
+  if (first == end) {
+    std::string known;
+    for (const SchemaInfo& schema : all)
+      known += text(known.empty() ? "" : ", ", schema.since_version);
     invalid("no version of the operator is in its versions ", def.since_min, "..", def.since_max,
             "; there are: ", known);
   }
-  return covered;
+  return {first, end};
 }
 
 void check_against_schema(const bp_kernel_def& def, const SchemaRegistry& schemas) {
   if (is_private(def.domain)) return;
-  const std::vector<SchemaInfo> versions = covered_versions(def, schemas);
+  const std::span<const SchemaInfo> versions = covered_versions(def, schemas);
   const auto any_has = [&](auto has) { return std::any_of(versions.begin(), versions.end(), has); };
   for (std::uint32_t i = 0; i < def.constraint_count; ++i) {
     const bp_type_constraint& constraint = *def.constraints[i];

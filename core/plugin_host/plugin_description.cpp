@@ -24,8 +24,9 @@ class MissingFunctions {
     if (!names_.empty()) names_ += ", ";
     names_ += name;
   }
-  void throw_if_any(const std::string& what) const {
-    if (!names_.empty()) invalid(what, " lacks mandatory functions: ", names_);
+  bool any() const { return !names_.empty(); }
+  void throw_if_any(const Subject& what) const {
+    if (any()) invalid(what, " lacks mandatory functions: ", names_);
   }
 
  private:
@@ -97,8 +98,8 @@ void check_provider(const bp_provider* provider, std::uint32_t index) {
 
 /// Roles are counted from 0; `last` is the last one that this host knows.
 void check_roles(const std::int32_t* roles, std::uint32_t count, std::int32_t last,
-                 const char* word) {
-  check_array(roles, count, text("its ", word, " roles"));
+                 const char* word, const char* list) {
+  check_array(roles, count, list);
   for (std::uint32_t i = 0; i < count; ++i) {
     if (roles[i] < 0 || roles[i] > last)
       invalid("the role ", roles[i], " of ", word, " ", i, " is not known to this host");
@@ -116,7 +117,13 @@ void check_versions(const bp_plugin& plugin) {
 
 }  // namespace
 
-void check_struct(const void* pointer, std::uint64_t least, const std::string& what) {
+std::ostream& operator<<(std::ostream& out, const Subject& subject) {
+  out << subject.words_;
+  if (subject.index_) out << ' ' << *subject.index_;
+  return out << subject.rest_;
+}
+
+void check_struct(const void* pointer, std::uint64_t least, const Subject& what) {
   if (pointer == nullptr) invalid(what, " is NULL");
   if (reinterpret_cast<std::uintptr_t>(pointer) % alignof(void*) != 0) {
     invalid(what, " is at a misaligned address");
@@ -135,7 +142,7 @@ void check_struct(const void* pointer, std::uint64_t least, const std::string& w
   }
 }
 
-void check_array(const void* array, std::uint64_t count, const std::string& what) {
+void check_array(const void* array, std::uint64_t count, const Subject& what) {
   if (count > kMaxCount) invalid(what, " are said to be ", count, ", which no plugin has");
   if (count > 0 && array == nullptr) invalid(what, " are said to be ", count, ", but are NULL");
 }
@@ -169,9 +176,10 @@ void check_kernel(const bp_kernel_def& def, bool is_registered) {
   missing.require(def.prepare, "prepare");
   missing.require(def.release, "release");
   missing.require(def.compute, "compute");
-  missing.throw_if_any("kernel " + quoted(plugin_text(def.name)));
-  check_roles(def.input_roles, def.input_role_count, BP_INPUT_WEIGHT, "input");
-  check_roles(def.output_roles, def.output_role_count, BP_OUTPUT_HOST, "output");
+  if (missing.any()) missing.throw_if_any("kernel " + quoted(plugin_text(def.name)));
+  check_roles(def.input_roles, def.input_role_count, BP_INPUT_WEIGHT, "input", "its input roles");
+  check_roles(def.output_roles, def.output_role_count, BP_OUTPUT_HOST, "output",
+              "its output roles");
 }
 
 void check_device_info(const bp_device_info* info) {

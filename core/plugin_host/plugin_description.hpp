@@ -4,7 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <ostream>
 #include <string>
+#include <string_view>
 
 #include "backplane/plugin_api.h"
 #include "core/base/error.hpp"
@@ -17,12 +20,29 @@ namespace backplane::core {
 /// More definitions, options or devices than this are a mistake.
 inline constexpr std::uint64_t kMaxCount = 100'000;
 
+/// What a message is about. There are thousands of checks while a session is made, and seldom a message: words become a text
+/// only in one, and must live as long as the check.
+class Subject {
+ public:
+  Subject(const char* words) : words_(words) {}
+  Subject(const std::string& words) : words_(words) {}
+  /// "its constraint 3: its types".
+  Subject(std::string_view words, std::uint64_t index, std::string_view rest = {})
+      : words_(words), index_(index), rest_(rest) {}
+  friend std::ostream& operator<<(std::ostream& out, const Subject& subject);
+
+ private:
+  std::string_view words_;
+  std::optional<std::uint64_t> index_;
+  std::string_view rest_;
+};
+
 /// Throws when a struct of a plugin is null, misaligned, shorter than `least` bytes, absurdly long,
 /// or has a bit set that must be understood. `what` names it in the message.
-void check_struct(const void* pointer, std::uint64_t least, const std::string& what);
+void check_struct(const void* pointer, std::uint64_t least, const Subject& what);
 
 /// Throws when an array of `count` pointers is null while it should not be, or too long.
-void check_array(const void* array, std::uint64_t count, const std::string& what);
+void check_array(const void* array, std::uint64_t count, const Subject& what);
 
 /// Checks a plugin's description: versions, names, mandatory functions, providers with their options.
 /// Errors: Incompatible with both versions, else InvalidArgument; the message lacks the file.
