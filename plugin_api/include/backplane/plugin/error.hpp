@@ -1,9 +1,11 @@
 // Backplane SDK: errors. Exceptions inside a plugin, statuses at its border.
 #pragma once
 
+#include <cstddef>
 #include <exception>
 #include <locale>
 #include <new>
+#include <ostream>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -31,32 +33,70 @@ class Error : public std::exception {
   std::string message_;
 };
 
+/// A part of a message: anything that a stream takes, which must live as long as the message is made. Parts know how they
+/// are written, so that a message is one function and not one for each list of types.
+class MessagePart {
+ public:
+  MessagePart(const char* text)
+      : value_(text), write_([](std::ostream& out, const void* value) {
+          out << static_cast<const char*>(value);
+        }) {}
+  /// How numbers after it are written: std::hex.
+  MessagePart(std::ios_base& (*form)(std::ios_base&))
+      : value_(reinterpret_cast<const void*>(form)),
+        write_([](std::ostream& out, const void* value) {
+          out << reinterpret_cast<std::ios_base& (*)(std::ios_base&)>(const_cast<void*>(value));
+        }) {}
+  template <class Part>
+  MessagePart(const Part& part)
+      : value_(&part), write_([](std::ostream& out, const void* value) {
+          out << *static_cast<const Part*>(value);
+        }) {}
+  void write(std::ostream& out) const { write_(out, value_); }
+
+ private:
+  const void* value_;
+  void (*write_)(std::ostream& out, const void* value);
+};
+
+inline std::string join(const MessagePart* parts, std::size_t count) {
+  std::ostringstream text;
+  text.imbue(std::locale::classic());
+  for (std::size_t i = 0; i < count; ++i) parts[i].write(text);
+  return text.str();
+}
+
+[[noreturn]] inline void fail(bp_code code, const MessagePart* parts, std::size_t count) {
+  throw Error(code, join(parts, count));
+}
+
 /// The parts, written one after another: message("axis ", axis, " is out of range"). Numbers are C's ("1234.5"), whatever
 /// locale the program has set: sources and keys are made of messages, too.
 template <class... Parts>
 std::string message(const Parts&... parts) {
-  std::ostringstream text;
-  text.imbue(std::locale::classic());
-  (text << ... << parts);
-  return text.str();
+  const MessagePart all[] = {parts...};
+  return join(all, sizeof...(parts));
 }
 
 /// This node, type or shape is not handled; the text is the reason that users will read.
 template <class... Parts>
 [[noreturn]] void unsupported(const Parts&... parts) {
-  throw Error(BP_UNSUPPORTED, message(parts...));
+  const MessagePart all[] = {parts...};
+  fail(BP_UNSUPPORTED, all, sizeof...(parts));
 }
 
 /// The model or the feeds break the operator's rules.
 template <class... Parts>
 [[noreturn]] void invalid(const Parts&... parts) {
-  throw Error(BP_INVALID_ARGUMENT, message(parts...));
+  const MessagePart all[] = {parts...};
+  fail(BP_INVALID_ARGUMENT, all, sizeof...(parts));
 }
 
 /// These input values cannot be computed with.
 template <class... Parts>
 [[noreturn]] void failed(const Parts&... parts) {
-  throw Error(BP_FAILED, message(parts...));
+  const MessagePart all[] = {parts...};
+  fail(BP_FAILED, all, sizeof...(parts));
 }
 
 /// Throws what a host function returned; frees the status.
@@ -73,12 +113,10 @@ inline bp_status* make_status(bp_code code, const char* text) noexcept {
   return host().status_new(code, text, std::char_traits<char>::length(text));
 }
 
-/// Runs `body` and turns whatever it throws into a status: nothing unwinds into another module.
-template <class Body>
-bp_status* guarded(Body&& body) noexcept {
+/// What is being handled, as a status. Apart from what was tried, which would be so much longer in each of its forms.
+inline bp_status* status_of_exception() noexcept {
   try {
-    std::forward<Body>(body)();
-    return nullptr;
+    throw;
   } catch (const Error& error) {
     return make_status(error.code(), error.what());
   } catch (const std::bad_alloc&) {
@@ -87,6 +125,17 @@ bp_status* guarded(Body&& body) noexcept {
     return make_status(BP_INTERNAL, error.what());
   } catch (...) {
     return make_status(BP_INTERNAL, "an exception not derived from std::exception");
+  }
+}
+
+/// Runs `body` and turns whatever it throws into a status: nothing unwinds into another module.
+template <class Body>
+bp_status* guarded(Body&& body) noexcept {
+  try {
+    std::forward<Body>(body)();
+    return nullptr;
+  } catch (...) {
+    return status_of_exception();
   }
 }
 
