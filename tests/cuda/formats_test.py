@@ -1,5 +1,5 @@
 """What values between nodes are stored as: 16 bits, and images channels last. Whole networks on the stand-in, whose
-kernels an OpenCL library runs, against the CPU provider; and how many nodes stand at the edges."""
+kernels the processor runs, against the CPU provider; and how many nodes stand at the edges."""
 
 import os
 import pathlib

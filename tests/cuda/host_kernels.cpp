@@ -1,13 +1,10 @@
 #include "tests/cuda/host_kernels.hpp"
 
 #include <csetjmp>
-#include <cstdlib>
 #include <dlfcn.h>
-#include <filesystem>
-#include <fstream>
 #include <ucontext.h>
-#include <unistd.h>
 
+#include "tests/cuda/host_compiler.hpp"
 #include "tests/cuda/memory_check.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -24,123 +21,6 @@
 
 namespace backplane::cuda {
 namespace {
-
-/// CUDA's words, before a kernel's text. No header is read and no library linked: both take several times as long
-/// as a kernel, and there are hundreds. What a kernel calls is in this program.
-constexpr char kWords[] = R"text(
-using size_t = decltype(sizeof 0);
-#define NAN __builtin_nanf("")
-#define INFINITY __builtin_inff()
-#define __CUDACC__ 1
-#define __global__
-#define __device__
-#define __launch_bounds__(...)
-#define __shared__ static __attribute__((section("local_memory")))
-#define OUR_OWN __attribute__((section("host_words")))
-#define NOT_WATCHED __attribute__((no_sanitize("thread")))
-#define OF_ONE(name) \
-  NOT_WATCHED static inline float name(float x) { return __builtin_##name##f(x); } \
-  NOT_WATCHED static inline double name(double x) { return __builtin_##name(x); }
-#define OF_TWO(name) \
-  NOT_WATCHED static inline float name(float x, float y) { return __builtin_##name##f(x, y); } \
-  NOT_WATCHED static inline double name(double x, double y) { return __builtin_##name(x, y); }
-#define QUESTION(name) \
-  NOT_WATCHED static inline bool name(float x) { return __builtin_##name(x); } \
-  NOT_WATCHED static inline bool name(double x) { return __builtin_##name(x); }
-OF_ONE(acos) OF_ONE(acosh) OF_ONE(asin) OF_ONE(asinh) OF_ONE(atan) OF_ONE(atanh) OF_ONE(ceil) OF_ONE(cos)
-OF_ONE(cosh) OF_ONE(erf) OF_ONE(exp) OF_ONE(exp2) OF_ONE(expm1) OF_ONE(fabs) OF_ONE(floor) OF_ONE(log) OF_ONE(log1p)
-OF_ONE(rint) OF_ONE(sin) OF_ONE(sinh) OF_ONE(sqrt) OF_ONE(tan) OF_ONE(tanh) OF_ONE(trunc)
-OF_TWO(fmod) OF_TWO(pow)
-QUESTION(isfinite) QUESTION(isinf) QUESTION(isnan)
-NOT_WATCHED static inline float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
-NOT_WATCHED static inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
-NOT_WATCHED static inline float expf(float x) { return __builtin_expf(x); }
-extern "C" __attribute__((weak, visibility("hidden"))) char __start_local_memory[], __stop_local_memory[];
-extern "C" __attribute__((weak, visibility("hidden"))) char __start_host_words[], __stop_host_words[];
-struct Place { unsigned x, y, z; };
-OUR_OWN static Place blockIdx, threadIdx, blockDim;
-struct alignas(16) float4 { float x, y, z, w; };
-struct alignas(16) double2 { double x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-struct alignas(8) uint2 { unsigned x, y; };
-// All of the group, at that place of the text, or the neighbours that run together, at none.
-static void (*host_meet)(const void *place);
-static void (*host_note)(const void *at, unsigned bytes, int kind);
-NOT_WATCHED static void meet(const void *place) {
-  const Place item = threadIdx;  // others run meanwhile
-  host_meet(place);
-  threadIdx = item;
-}
-NOT_WATCHED __attribute__((noinline)) static void __syncthreads() { meet(__builtin_return_address(0)); }
-template <class T> NOT_WATCHED static T __shfl_xor_sync(unsigned, T value, int distance) {
-  static T given[1024];
-  const unsigned item = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-  given[item] = value;
-  meet(nullptr);
-  const T other = given[item ^ (unsigned)distance];
-  meet(nullptr);
-  return other;
-}
-// What a compiler puts before every access for its thread sanitizer.
-#define WATCH(bytes) \
-  NOT_WATCHED void __tsan_read##bytes(void *at) { host_note(at, bytes, 0); } \
-  NOT_WATCHED void __tsan_write##bytes(void *at) { host_note(at, bytes, 1); } \
-  NOT_WATCHED void __tsan_unaligned_read##bytes(void *at) { host_note(at, bytes, 0); } \
-  NOT_WATCHED void __tsan_unaligned_write##bytes(void *at) { host_note(at, bytes, 1); }
-extern "C" {
-WATCH(1) WATCH(2) WATCH(4) WATCH(8) WATCH(16)
-NOT_WATCHED void __tsan_read_range(void *at, long bytes) { host_note(at, (unsigned)bytes, 0); }
-NOT_WATCHED void __tsan_write_range(void *at, long bytes) { host_note(at, (unsigned)bytes, 1); }
-NOT_WATCHED void __tsan_func_entry(void *) {}
-NOT_WATCHED void __tsan_func_exit(void *) {}
-NOT_WATCHED void __tsan_init() {}
-}
-template <class To, class From> static inline To bits_of(From from) {
-  To to;
-  __builtin_memcpy(&to, &from, sizeof(to));
-  return to;
-}
-static inline unsigned __float_as_uint(float x) { return bits_of<unsigned>(x); }
-static inline float __uint_as_float(unsigned x) { return bits_of<float>(x); }
-static inline float __int_as_float(int x) { return bits_of<float>(x); }
-static inline double __longlong_as_double(long long x) { return bits_of<double>(x); }
-static inline long long __double_as_longlong(double x) { return bits_of<long long>(x); }
-NOT_WATCHED static int atomicCAS(int *p, int from, int to) {
-  host_note(p, 4, 2);
-  return __sync_val_compare_and_swap(p, from, to);
-}
-NOT_WATCHED static unsigned atomicAdd(unsigned *p, unsigned value) {
-  host_note(p, 4, 2);
-  return __sync_fetch_and_add(p, value);
-}
-)text";
-
-/// After it: one item, or all of a group.
-constexpr char kCalls[] = R"text(
-struct Call {  // braces evaluate what is between them from left to right
-  template <class... A> NOT_WATCHED Call(void (*kernel)(A...), A... values) { kernel(values...); }
-};
-template <class... A> NOT_WATCHED static void call(void (*kernel)(A...), void **arguments) {
-  Call{kernel, *static_cast<A *>(*arguments++)...};
-}
-extern "C" NOT_WATCHED void host_sections(char **bounds) {
-  bounds[0] = __start_local_memory;
-  bounds[1] = __stop_local_memory;
-  bounds[2] = __start_host_words;
-  bounds[3] = __stop_host_words;
-}
-extern "C" NOT_WATCHED void host_item(const unsigned *group, const unsigned *item,
-                                      const unsigned *size, void **arguments,
-                                      void (*meet_others)(const void *),
-                                      void (*note)(const void *, unsigned, int)) {
-  host_meet = meet_others;
-  host_note = note;
-  blockIdx = {group[0], group[1], group[2]};
-  threadIdx = {item[0], item[1], item[2]};
-  blockDim = {size[0], size[1], size[2]};
-  call(run, arguments);
-}
-)text";
 
 using Item = void (*)(const unsigned* group, const unsigned* item, const unsigned* size,
                       void** arguments, void (*meet)(const void* place),
@@ -178,45 +58,9 @@ struct Watch {
 
 void note_access(const void* at, unsigned bytes, int kind) { Watch::all().note(at, bytes, kind); }
 
-/// The text without what is written in the device's own instructions: the other branch stands for it.
-std::string without_instructions(std::string source) {
-  const std::string begin = "#ifdef __CUDACC__\n";
-  for (std::size_t at = source.find(begin); at != std::string::npos;
-       at = source.find(begin, at + 1)) {
-    const std::size_t end = source.find("\n#else", at);
-    const std::string branch = source.substr(at, end - at);
-    if (branch.find("asm(") != std::string::npos ||
-        branch.find("asm volatile(") != std::string::npos)
-      source.replace(at, begin.size(), "#if 0\n");
-  }
-  return source;
-}
-
-HostKernel compile(const std::string& source, std::size_t number) {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / sdk::message("cuda_host_kernels_", ::getpid());
-  std::filesystem::create_directories(folder);
-  const std::string stem = (folder / sdk::message("kernel_", number)).string();
-  std::ofstream(stem + ".cpp") << kWords << without_instructions(source) << kCalls;
-  // An access that is not aligned, for which a GPU ends the program, ends this one.
-  const std::string options =
-      " -std=c++17 -w -O0 -fwrapv -fPIC -fsanitize=alignment -fsanitize-undefined-trap-on-error ";
-#if defined(SANITIZED)
-  const std::string compiled = "-fsanitize=address ", linked = compiled;
-#elif defined(SANITIZED_BY_THREADS)
-  const std::string compiled, linked;
-#else
-  const std::string compiled = "-fsanitize=thread ", linked;  // whose library is not: see WATCH
-#endif
-  const std::string command =
-      sdk::message(BACKPLANE_TEST_COMPILER, options, compiled, "-c -o ", stem, ".o ", stem,
-                   ".cpp && ", BACKPLANE_TEST_COMPILER, " -shared -nostdlib -Wl,-Bsymbolic ",
-                   linked, "-o ", stem, ".so ", stem, ".o");
-  const int code = std::system(command.c_str());
-  void* const library =
-      code == 0 ? ::dlopen((stem + ".so").c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
-  if (library == nullptr) throw std::logic_error("a kernel does not compile: " + source);
-  std::filesystem::remove_all(folder);
+HostKernel compile(const std::string& source) {
+  void* const library = ::dlopen(host_library(source).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw std::logic_error(::dlerror());
   HostKernel made;
   made.item = reinterpret_cast<Item>(::dlsym(library, "host_item"));
   made.has_barriers = source.find("BARRIER;") != std::string::npos ||
@@ -395,10 +239,8 @@ void run_kernels_on_host() {
   stand_in().kernel = [](const std::string& source, const Extent& groups, const Extent& group,
                          void** arguments) {
     static std::map<std::string, HostKernel> kernels;
-    static std::size_t compiled =
-        0;  // with those that were refused: a library is opened once by its name
     auto found = kernels.find(source);
-    if (found == kernels.end()) found = kernels.emplace(source, compile(source, compiled++)).first;
+    if (found == kernels.end()) found = kernels.emplace(source, compile(source)).first;
     run_groups(found->second, groups, group, arguments);
     if (const std::string& fault = Watch::all().fault; !fault.empty())
       throw std::logic_error(

@@ -1,6 +1,6 @@
 // Kernels on the processor: the text that a launch of the stand-in has, as CUDA's compiler would read it, compiled by the
-// compiler of this build and run item by item. So what nodes compute can be seen without a device, in CUDA's own words too; for
-// networks of many kernels see kernels_on_host.hpp.
+// compiler of this build and run item by item. So what nodes and whole networks compute can be seen without a device, in CUDA's own
+// words too.
 #pragma once
 
 #include "tests/cuda/stand_in.hpp"
