@@ -73,13 +73,16 @@ void MemoryCheck::note(std::uintptr_t address, std::uint32_t bytes, Kind kind, b
     const std::uintptr_t past = std::min(kBytes, first + (end - at));
     Word& word = block(number / kWords)[number % kWords];
     at += past - first;
-    if (!word.is_split && past - first == kBytes) {
-      note(word.bytes[0], kind, is_local, by, address);
-      continue;
+    if (word.parts == nullptr) {
+      if (past - first == kBytes) {
+        note(word.whole, kind, is_local, by, address);
+        continue;
+      }
+      word.parts = std::make_unique<std::array<Byte, 4>>();
+      word.parts->fill(word.whole);
     }
-    if (!word.is_split) word.bytes.fill(Byte(word.bytes[0]));
-    word.is_split = true;
-    for (std::uintptr_t i = first; i < past; ++i) note(word.bytes[i], kind, is_local, by, address);
+    for (std::uintptr_t i = first; i < past; ++i)
+      note((*word.parts)[i], kind, is_local, by, address);
   }
 }
 

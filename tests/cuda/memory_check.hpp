@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 
@@ -34,10 +35,10 @@ class MemoryCheck {
     bool is_written = false, is_atomic = false, is_read = false;
     bool has_several_readers = false, has_several_groups = false;
   };
-  /// Four bytes. As long as they are only ever accessed together, the first one says what all are.
+  /// Four bytes. As long as they are only ever accessed together, one says what all are.
   struct Word {
-    std::array<Byte, 4> bytes;
-    bool is_split = false;
+    Byte whole;
+    std::unique_ptr<std::array<Byte, 4>> parts;
   };
   static constexpr std::uintptr_t kWords = 16;  ///< of a block
   using Block = std::array<Word, kWords>;
