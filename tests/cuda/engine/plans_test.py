@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import sys
+import tempfile
 import unittest
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "cli"), str(pathlib.Path(__file__).resolve().parents[1])]
@@ -14,8 +15,10 @@ sys.path.insert(0, str(program.SOURCE / "tools/gpu"))
 import networks  # noqa: E402
 from random_networks import RandomNetwork  # noqa: E402
 
+# What one network's kernels and plans are is kept for the others: each kernel is compiled once for a device, and each form planned once.
+CACHE = tempfile.TemporaryDirectory()
 DEVICE = ["--plugin-path", program.BUILD / "tests/cuda_planning", "--providers", "cuda,cpu",
-          "--set", "provider.cuda.cache_dir=off"]
+          "--set", f"provider.cuda.cache_dir={CACHE.name}"]
 CAPABILITIES = ("80", "90", "100")
 FULL = os.environ.get("BACKPLANE_TEST_FULL") is not None
 
