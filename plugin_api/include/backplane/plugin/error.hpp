@@ -1,6 +1,7 @@
 // Backplane SDK: errors. Exceptions inside a plugin, statuses at its border.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <exception>
 #include <locale>
@@ -59,44 +60,44 @@ class MessagePart {
   void (*write_)(std::ostream& out, const void* value);
 };
 
-inline std::string join(const MessagePart* parts, std::size_t count) {
+inline std::string message_of(const MessagePart* parts, std::size_t count) {
   std::ostringstream text;
   text.imbue(std::locale::classic());
   for (std::size_t i = 0; i < count; ++i) parts[i].write(text);
   return text.str();
 }
 
-[[noreturn]] inline void fail(bp_code code, const MessagePart* parts, std::size_t count) {
-  throw Error(code, join(parts, count));
+[[noreturn]] inline void throw_message(bp_code code, const MessagePart* parts, std::size_t count) {
+  throw Error(code, message_of(parts, count));
 }
 
 /// The parts, written one after another: message("axis ", axis, " is out of range"). Numbers are C's ("1234.5"), whatever
 /// locale the program has set: sources and keys are made of messages, too.
 template <class... Parts>
 std::string message(const Parts&... parts) {
-  const MessagePart all[] = {parts...};
-  return join(all, sizeof...(parts));
+  const std::array<MessagePart, sizeof...(parts)> all{{MessagePart(parts)...}};
+  return message_of(all.data(), all.size());
 }
 
 /// This node, type or shape is not handled; the text is the reason that users will read.
 template <class... Parts>
 [[noreturn]] void unsupported(const Parts&... parts) {
-  const MessagePart all[] = {parts...};
-  fail(BP_UNSUPPORTED, all, sizeof...(parts));
+  const std::array<MessagePart, sizeof...(parts)> all{{MessagePart(parts)...}};
+  throw_message(BP_UNSUPPORTED, all.data(), all.size());
 }
 
 /// The model or the feeds break the operator's rules.
 template <class... Parts>
 [[noreturn]] void invalid(const Parts&... parts) {
-  const MessagePart all[] = {parts...};
-  fail(BP_INVALID_ARGUMENT, all, sizeof...(parts));
+  const std::array<MessagePart, sizeof...(parts)> all{{MessagePart(parts)...}};
+  throw_message(BP_INVALID_ARGUMENT, all.data(), all.size());
 }
 
 /// These input values cannot be computed with.
 template <class... Parts>
 [[noreturn]] void failed(const Parts&... parts) {
-  const MessagePart all[] = {parts...};
-  fail(BP_FAILED, all, sizeof...(parts));
+  const std::array<MessagePart, sizeof...(parts)> all{{MessagePart(parts)...}};
+  throw_message(BP_FAILED, all.data(), all.size());
 }
 
 /// Throws what a host function returned; frees the status.
