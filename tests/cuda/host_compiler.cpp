@@ -10,18 +10,6 @@
 #include "backplane/plugin.hpp"
 #include "plugins/common/device_ops/program_cache.hpp"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__SANITIZE_THREAD__)
-#define SANITIZED_BY_THREADS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#elif __has_feature(thread_sanitizer)
-#define SANITIZED_BY_THREADS 1
-#endif
-#endif
-
 namespace backplane::cuda {
 namespace {
 
@@ -175,10 +163,10 @@ constexpr char kOptions[] =
     "-fsanitize=alignment -fsanitize-undefined-trap-on-error -shared -nostdlib -Wl,-Bsymbolic ";
 constexpr char kOptionsOfRest[] =
     " -std=c++17 -w -O2 -fPIC -fno-exceptions -fno-asynchronous-unwind-tables -c ";
-#if defined(SANITIZED)
-constexpr char kWatch[] = "-fsanitize=address ";
-#elif defined(SANITIZED_BY_THREADS)
+#if defined(BACKPLANE_SANITIZED_THREAD)
 constexpr char kWatch[] = "";
+#elif defined(BACKPLANE_SANITIZED)
+constexpr char kWatch[] = "-fsanitize=address ";
 #else
 constexpr char kWatch[] = "-fsanitize=thread ";  // whose library is not linked: see WATCH
 #endif

@@ -7,18 +7,6 @@
 #include "tests/cuda/host_compiler.hpp"
 #include "tests/cuda/memory_check.hpp"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__SANITIZE_THREAD__)
-#define SANITIZED_BY_THREADS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#elif __has_feature(thread_sanitizer)
-#define SANITIZED_BY_THREADS 1
-#endif
-#endif
-
 namespace backplane::cuda {
 namespace {
 
@@ -92,7 +80,7 @@ struct Turn {
   bool has_begun = false;
 
   void hand_over(Turn& to) {
-#ifdef SANITIZED
+#if defined(BACKPLANE_SANITIZED) && !defined(BACKPLANE_SANITIZED_THREAD)
     ::swapcontext(&context, &to.context);
 #else
     if (_setjmp(place) != 0) return;
@@ -249,7 +237,7 @@ void run_kernels_on_host() {
 }
 
 bool are_accesses_seen() {
-#if defined(SANITIZED) || defined(SANITIZED_BY_THREADS)
+#ifdef BACKPLANE_SANITIZED
   return false;
 #else
   return true;
