@@ -207,8 +207,9 @@ const SchemaRegistry::Impl::CustomOp* SchemaRegistry::Impl::custom(const std::st
   if (ops.empty()) return nullptr;
   const auto entry = ops.find({domain, op_type});
   if (entry == ops.end()) return nullptr;
-  const auto after = entry->second.upper_bound(version);
-  return after == entry->second.begin() ? nullptr : &std::prev(after)->second;
+  const auto& versions = entry->second.ops;
+  const auto after = versions.upper_bound(version);
+  return after == versions.begin() ? nullptr : &std::prev(after)->second;
 }
 
 const ::onnx::OpSchema* SchemaRegistry::Impl::GetSchema(const std::string& op_type, int version,
@@ -245,7 +246,7 @@ void SchemaRegistry::add(CustomSchema schema) {
   if (standard_schema(schema.domain, schema.name, kNewestVersion) != nullptr) {
     invalid(described(schema), " is one of ONNX's own; give it a domain of its own");
   }
-  auto& versions = impl_->ops[{schema.domain, schema.name}];
+  auto& [versions, infos] = impl_->ops[{schema.domain, schema.name}];
   if (const auto known = versions.find(schema.since_version); known != versions.end()) {
     if (known->second.definition.library == schema.library) return;
     invalid("operator ", quoted(schema.name), " of domain ", quoted(shown_domain(schema.domain)),
@@ -256,11 +257,9 @@ void SchemaRegistry::add(CustomSchema schema) {
   try {
     ::onnx::OpSchema onnx_schema = to_onnx_schema(schema);
     const int version = schema.since_version;
-    const std::pair<std::string, std::string> key(schema.domain, schema.name);
     versions.emplace(version, Impl::CustomOp{std::move(schema), std::move(onnx_schema)});
-    std::vector<SchemaInfo> infos;
+    infos.clear();
     for (const auto& [since, op] : versions) infos.push_back(to_info(op.schema));
-    impl_->infos[key] = std::move(infos);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {  // what ONNX throws about a schema
@@ -278,9 +277,9 @@ std::optional<SchemaInfo> SchemaRegistry::find(const std::string& domain,
 std::span<const SchemaInfo> SchemaRegistry::versions(const std::string& domain,
                                                      const std::string& op_type) const {
   const std::pair<std::string, std::string> key(canonical_domain(domain), op_type);
-  const auto entry = impl_->infos.find(key);
-  return entry != impl_->infos.end() ? std::span<const SchemaInfo>(entry->second)
-                                     : own_versions(key);
+  const auto entry = impl_->ops.find(key);
+  if (entry != impl_->ops.end() && !entry->second.infos.empty()) return entry->second.infos;
+  return own_versions(key);
 }
 
 std::vector<std::string> SchemaRegistry::similar(const std::string& domain,

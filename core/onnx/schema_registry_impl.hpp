@@ -29,10 +29,12 @@ class SchemaRegistry::Impl : public ::onnx::ISchemaRegistry {
   /// The newest version of a domain of ONNX's own; nullopt for others.
   static std::optional<int> newest_version(const std::string& domain);
 
-  /// Operators of ONNX and of plugins, by domain and name, then version.
-  std::map<std::pair<std::string, std::string>, std::map<int, CustomOp>> ops;
-  /// Of each of them, oldest version first.
-  std::map<std::pair<std::string, std::string>, std::vector<SchemaInfo>> infos;
+  /// Operators of plugins, by domain and name.
+  struct CustomVersions {
+    std::map<int, CustomOp> ops;
+    std::vector<SchemaInfo> infos;  ///< of each, oldest first
+  };
+  std::map<std::pair<std::string, std::string>, CustomVersions> ops;
 };
 
 /// ONNX writes its own domain in two ways; here it is "".
