@@ -1,9 +1,8 @@
 // Backplane SDK: errors. Exceptions inside a plugin, statuses at its border.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <exception>
+#include <initializer_list>
 #include <locale>
 #include <new>
 #include <ostream>
@@ -60,44 +59,40 @@ class MessagePart {
   void (*write_)(std::ostream& out, const void* value);
 };
 
-inline std::string message_of(const MessagePart* parts, std::size_t count) {
+inline std::string message_of(std::initializer_list<MessagePart> parts) {
   std::ostringstream text;
   text.imbue(std::locale::classic());
-  for (std::size_t i = 0; i < count; ++i) parts[i].write(text);
+  for (const MessagePart& part : parts) part.write(text);
   return text.str();
 }
 
-[[noreturn]] inline void throw_message(bp_code code, const MessagePart* parts, std::size_t count) {
-  throw Error(code, message_of(parts, count));
+[[noreturn]] inline void throw_message(bp_code code, std::initializer_list<MessagePart> parts) {
+  throw Error(code, message_of(parts));
 }
 
 /// The parts, written one after another: message("axis ", axis, " is out of range"). Numbers are C's ("1234.5"), whatever
 /// locale the program has set: sources and keys are made of messages, too.
 template <class... Parts>
 std::string message(const Parts&... parts) {
-  const std::array<MessagePart, sizeof...(parts)> all{{MessagePart(parts)...}};
-  return message_of(all.data(), all.size());
+  return message_of({parts...});
 }
 
 /// This node, type or shape is not handled; the text is the reason that users will read.
 template <class... Parts>
 [[noreturn]] void unsupported(const Parts&... parts) {
-  const std::array<MessagePart, sizeof...(parts)> all{{MessagePart(parts)...}};
-  throw_message(BP_UNSUPPORTED, all.data(), all.size());
+  throw_message(BP_UNSUPPORTED, {parts...});
 }
 
 /// The model or the feeds break the operator's rules.
 template <class... Parts>
 [[noreturn]] void invalid(const Parts&... parts) {
-  const std::array<MessagePart, sizeof...(parts)> all{{MessagePart(parts)...}};
-  throw_message(BP_INVALID_ARGUMENT, all.data(), all.size());
+  throw_message(BP_INVALID_ARGUMENT, {parts...});
 }
 
 /// These input values cannot be computed with.
 template <class... Parts>
 [[noreturn]] void failed(const Parts&... parts) {
-  const std::array<MessagePart, sizeof...(parts)> all{{MessagePart(parts)...}};
-  throw_message(BP_FAILED, all.data(), all.size());
+  throw_message(BP_FAILED, {parts...});
 }
 
 /// Throws what a host function returned; frees the status.
