@@ -191,9 +191,7 @@ std::string file_of(const std::string& text, const std::string& command, const c
     return made;
   }();
   const std::string key = sdk::message(__VERSION__, '\n', command, extension, '\n', text);
-  constexpr std::uint64_t kOther = 0x9E3779B97F4A7C15u;
-  const fs::path path = folder / sdk::message(std::hex, device_ops::hash_of(key), '-',
-                                              device_ops::hash_of(key, kOther), extension);
+  const fs::path path = folder / (device_ops::file_name_of(key) + extension);
   std::error_code error;
   fs::last_write_time(path, fs::file_time_type::clock::now(), error);
   if (!error) return path.string();

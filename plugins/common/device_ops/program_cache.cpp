@@ -60,6 +60,10 @@ std::uint64_t hash_of(std::string_view bytes, std::uint64_t seed) {
   return value;
 }
 
+std::string file_name_of(std::string_view key) {
+  return sdk::message(std::hex, hash_of(key), '-', hash_of(key, 0x9E3779B97F4A7C15u));
+}
+
 std::string cache_folder(const std::string& option) {
   if (option == "off") return "";
   if (option != "auto") return option;
@@ -80,8 +84,7 @@ std::string cache_folder(const std::string& option) {
 }
 
 std::string ProgramCache::path_of(const std::string& key) const {
-  return sdk::message(folder_, '/', std::hex, hash_of(key), '-', hash_of(key, 0x9E3779B97F4A7C15u),
-                      '.', kind_);
+  return folder_ + '/' + file_name_of(key) + '.' + kind_;
 }
 
 std::optional<std::string> ProgramCache::read(const std::string& key) const {

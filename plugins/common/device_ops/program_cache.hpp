@@ -12,6 +12,9 @@ namespace backplane::device_ops {
 /// FNV-1a: the same in every process.
 std::uint64_t hash_of(std::string_view bytes, std::uint64_t seed = 0);
 
+/// 128 bits of the key in hexadecimal digits, to name a file by.
+std::string file_name_of(std::string_view key);
+
 /// A folder of entries. An entry is a file named by a hash of its key; it holds the whole key, a checksum and the
 /// content. One that is foreign, cut off or altered is ignored and written anew; a file is put in its place by
 /// renaming, so several processes may share a folder.
