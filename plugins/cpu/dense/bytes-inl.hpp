@@ -298,6 +298,10 @@ inline void load_weights(const PackRowsU8& args, std::int64_t k, std::int8_t* to
   std::memset(to, 0, kColumns);
   if (k >= args.depth) return;
   const std::uint8_t* from = args.weights + k * args.stride;
+  if (args.width == kColumns) {  // of so many the compiler makes vectors
+    for (int j = 0; j < kColumns; ++j) to[j] = static_cast<std::int8_t>(from[j] ^ args.flip);
+    return;
+  }
   for (std::int64_t j = 0; j < args.width; ++j)
     to[j] = static_cast<std::int8_t>(from[j] ^ args.flip);
 }

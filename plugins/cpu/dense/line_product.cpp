@@ -91,7 +91,7 @@ void LineProduct<std::uint8_t>::pack(const Weights& weights, std::int64_t first,
   bytes.zero = weights.zeros;
   bytes.zero_offset = matrix * weights.zero_count;
   bytes.zero_step = weights.zero_count == 1 ? 0 : 1;
-  product_.pack(bytes, packed, threads);
+  product_.pack(bytes, true, packed, threads);
   float* scales = packed + scales_place();
   const float* from = weights.scales + matrix * weights.scale_count;
   for (std::int64_t j = 0; j < columns; ++j) scales[j] = from[weights.scale_count == 1 ? 0 : j];

@@ -1,5 +1,6 @@
 #include "plugins/cpu/dense/product_u8.hpp"
 
+#include <atomic>
 #include <cstring>
 
 #include "plugins/cpu/dense/equal_tiles.hpp"
@@ -48,8 +49,8 @@ constexpr std::int64_t kItemWorkU8 = 400'000;
 
 }  // namespace
 
-ProductU8::ProductU8(const ShapeU8& shape, Isa isa, unsigned threads)
-    : shape_(shape), kernels_(&kernels_u8(isa)), threads_(threads) {
+ProductU8::ProductU8(const ShapeU8& shape, const KernelsU8& kernels, unsigned threads)
+    : shape_(shape), kernels_(&kernels), threads_(threads) {
   const bool has_lines = kernels_->lines != nullptr;
   const std::int64_t wide_row = kernels_->wide == nullptr ? 0 : 8 * quads();
   const std::int64_t cached = has_lines ? cached_lines(4 * quads()) : cached_rows(wide_row);
@@ -73,8 +74,9 @@ ProductU8::ProductU8(const ShapeU8& shape, Isa isa, unsigned threads)
 ProductU8::Place ProductU8::place(std::int64_t panel) const {
   const std::int64_t whole = kernels_->panel_columns;
   const std::int64_t width = std::min(whole, shape_.columns - panel * whole);
-  return {width, kernels_->columns_for(width),
-          static_cast<std::uint64_t>(panel * whole * quads() * 4), panel * whole};
+  const std::uint64_t panel_bytes = static_cast<std::uint64_t>(whole * quads() * 4) + rest_bytes();
+  return {width, kernels_->columns_for(width), static_cast<std::uint64_t>(panel) * panel_bytes,
+          panel * whole};
 }
 
 std::int64_t ProductU8::lanes() const {
@@ -86,7 +88,7 @@ std::uint64_t ProductU8::group_bytes() const {
   return align64(ColumnTableU8::end(weight_bytes(), lanes()));
 }
 
-void ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std::int64_t depth,
+bool ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std::int64_t depth,
                           std::uint8_t flip, std::int32_t* sums, void* packed,
                           const sdk::Threads& threads) const {
   const auto weight = [=](std::int64_t, std::int64_t, std::int64_t k, std::int64_t column) {
@@ -94,13 +96,17 @@ void ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std:
                      : std::int8_t{0};
   };
   const ColumnTableU8 table = ColumnTableU8::behind(packed, weight_bytes(), lanes());
+  std::atomic<bool> taken = true;
   const auto pack_one = [&](std::int64_t panel) {
     const Place at = place(panel);
     const std::int64_t first = panel * kernels_->panel_columns;
     auto* base = static_cast<char*>(packed);
     if (kernels_->pack_rows != nullptr && at.columns == kernels_->panel_columns) {
-      kernels_->pack_rows(
-          {weights + first, stride, depth, at.width, flip, base + at.panel, sums + first});
+      if (!kernels_->pack_rows(
+              {weights + first, stride, depth, at.width, flip, base + at.panel, sums + first})) {
+        taken = false;
+        return;
+      }
       const std::int64_t packed_quads = ceil_div(depth, 4);
       std::memset(base + at.panel + packed_quads * 4 * at.columns, 0,
                   static_cast<std::size_t>((quads() - packed_quads) * 4 * at.columns));
@@ -116,9 +122,10 @@ void ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std:
   };
   threads.parallel_for(static_cast<std::uint64_t>(panel_count()), 1,
                        [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
-                         for (std::uint64_t i = begin; i < end; ++i)
+                         for (std::uint64_t i = begin; i < end && taken; ++i)
                            pack_one(static_cast<std::int64_t>(i));
                        });
+  return taken;
 }
 
 void ProductU8::widen_rows(const ArgsU8& args, const Scratch& memory, std::int64_t row,

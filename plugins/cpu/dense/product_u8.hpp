@@ -51,7 +51,9 @@ struct ArgsU8 {
 class ProductU8 {
  public:
   ProductU8() = default;
-  ProductU8(const ShapeU8& shape, Isa isa, unsigned threads);
+  ProductU8(const ShapeU8& shape, Isa isa, unsigned threads)
+      : ProductU8(shape, kernels_u8(isa), threads) {}
+  ProductU8(const ShapeU8& shape, const KernelsU8& kernels, unsigned threads);
 
   const ShapeU8& shape() const { return shape_; }
   std::uint64_t packed_bytes() const {
@@ -74,8 +76,8 @@ class ProductU8 {
   }
 
   /// Weights of one tap and group that lie row after row, `stride` bytes apart, each after `flip`; `sums` gets
-  /// those of the columns. Of `depth` rows at most; the rest are zeros.
-  void pack_rows(const std::uint8_t* weights, std::int64_t stride, std::int64_t depth,
+  /// those of the columns. Of `depth` rows at most; the rest are zeros. Returns whether the kernels can have these weights.
+  bool pack_rows(const std::uint8_t* weights, std::int64_t stride, std::int64_t depth,
                  std::uint8_t flip, std::int32_t* sums, void* packed,
                  const sdk::Threads& threads) const;
 
@@ -130,7 +132,13 @@ class ProductU8 {
   }
   Place place(std::int64_t panel) const;
   std::int64_t lanes() const;
-  std::uint64_t weight_bytes() const { return static_cast<std::uint64_t>(lanes() * quads() * 4); }
+  std::uint64_t rest_bytes() const {
+    return kernels_->rest_bytes == nullptr ? 0 : kernels_->rest_bytes(quads());
+  }
+  std::uint64_t weight_bytes() const {
+    return static_cast<std::uint64_t>(lanes() * quads() * 4) +
+           rest_bytes() * static_cast<std::uint64_t>(panel_count());
+  }
   std::uint64_t group_bytes() const;
   /// Rows of a block, as numbers of 16 bits: those of all taps of a group follow each other.
   void widen_rows(const ArgsU8& args, const Scratch& memory, std::int64_t row, std::int64_t count,

@@ -8,8 +8,10 @@
 #include <cpuid.h>
 #include <cstring>
 #include <immintrin.h>
+#include <type_traits>
 
 #include "plugins/cpu/dense/targets.hpp"
+#include "plugins/cpu/rounding.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "plugins/cpu/dense/tile_u8_avxvnni.cpp"
@@ -26,113 +28,22 @@ const KernelsU8& table_u8_avxvnni();
 
 namespace {
 
-// As many as the registers hold sums of, beside a quad of a row and the panel's vectors.
-constexpr int kTileRows = 6;
-constexpr int kVectorBytes = 32;
-constexpr int kQuadBytes = kVectors * kVectorBytes;  // of a panel, or of channels
-
-HWY_INLINE __m256i load_vector(const void* from) {
-  return _mm256_loadu_si256(static_cast<const __m256i*>(from));
-}
+constexpr bool kSplitWeights = false;
 
 HWY_INLINE Vector32 add_products(Vector32 sums, __m256i x, __m256i weights) {
   return Vector32{_mm256_dpbusd_avx_epi32(sums.raw, x, weights)};
 }
 
-HWY_INLINE __m256i flip_of(bool x_signed) {
-  return _mm256_set1_epi8(static_cast<char>(x_signed ? 0x80 : 0));
-}
+}  // namespace
+}  // namespace backplane::cpu::HWY_NAMESPACE
 
-template <int kRows, bool kSigned>
-HWY_INLINE void sum_tile(const TileU8Args& args, Sums<kRows>& sums) {
-  const Tag32 d32;
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 2
-    for (int j = 0; j < kVectors; ++j) sums[i][j] = hn::LoadU(d32, args.columns.start + j * kLanes);
-  }
-  const __m256i flip = flip_of(true);
-  const auto* panel = static_cast<const std::int8_t*>(args.panel);
-  const std::uint8_t* const* rows = args.rows;
-  for (std::int64_t t = 0; t < args.taps; ++t, rows += args.row_pitch) {
-    const std::uint8_t* x[kRows];
-#pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) x[i] = rows[i] + args.offset;
-    for (std::int64_t q = 0; q < args.quads; ++q, panel += kQuadBytes) {
-      const __m256i w0 = load_vector(panel);
-      const __m256i w1 = load_vector(panel + kVectorBytes);
-#pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i) {
-        std::int32_t quad = 0;
-        std::memcpy(&quad, x[i] + 4 * q, sizeof(quad));
-        __m256i all = _mm256_set1_epi32(quad);
-        if constexpr (kSigned) all = _mm256_xor_si256(all, flip);
-        sums[i][0] = add_products(sums[i][0], all, w0);
-        sums[i][1] = add_products(sums[i][1], all, w1);
-      }
-    }
-  }
-}
+#include "plugins/cpu/dense/quads_avx2-inl.hpp"
 
-template <int kRows, bool kSigned>
-void tile(const TileU8Args& args) {
-  Sums<kRows> sums;
-  sum_tile<kRows, kSigned>(args, sums);
-  TileStore(args).rows<kRows>(sums, static_cast<char*>(args.out));
-}
+namespace backplane::cpu::HWY_NAMESPACE {
+namespace {
 
-template <int kRows>
-KernelsU8::Tile find_rows(int rows, bool x_signed) {
-  if (rows == kRows) return x_signed ? tile<kRows, true> : tile<kRows, false>;
-  if constexpr (kRows > 1) return find_rows<kRows - 1>(rows, x_signed);
-  return nullptr;
-}
-
-KernelsU8::Tile find_tile(int rows, int, bool x_signed) {
-  return find_rows<kTileRows>(rows, x_signed);
-}
-
-int columns_for(std::int64_t) { return kColumns; }
-int max_rows(int) { return kTileRows; }
-int place(int lane, int k, int) { return lane * 4 + k; }
-
-/// Of four rows of 16 bytes, each with its halves at the beginnings of a vector's, the quads of each column in the order of the
-/// lanes.
-struct Quads {
-  HWY_INLINE explicit Quads(const __m256i (&rows)[4]) {
-    const __m256i low = _mm256_unpacklo_epi8(rows[0], rows[1]);
-    const __m256i high = _mm256_unpacklo_epi8(rows[2], rows[3]);
-    v0 = _mm256_unpacklo_epi16(low, high);
-    v1 = _mm256_unpackhi_epi16(low, high);
-  }
-  __m256i v0, v1;
-};
-
-/// A row of kColumns bytes.
-HWY_INLINE __m256i load_spread(const void* row) {
-  const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(row));
-  return _mm256_permute4x64_epi64(_mm256_castsi128_si256(bytes), 0x10);
-}
-
-/// Four rows become quads as pixels do; a row of ones sums the columns.
-void pack_rows(const PackRowsU8& args) {
-  const __m256i ones = _mm256_set1_epi8(1);
-  auto* to = static_cast<char*>(args.panel);
-  Vector32 sums[kVectors] = {hn::Zero(Tag32()), hn::Zero(Tag32())};
-  for (std::int64_t k = 0; k < args.depth; k += 4, to += kQuadBytes) {
-    __m256i rows[4];
-    for (int i = 0; i < 4; ++i) {
-      std::int8_t bytes[kColumns];
-      load_weights(args, k + i, bytes);
-      rows[i] = load_spread(bytes);
-    }
-    const Quads quads(rows);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), quads.v0);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + kVectorBytes), quads.v1);
-    sums[0] = add_products(sums[0], ones, quads.v0);
-    sums[1] = add_products(sums[1], ones, quads.v1);
-  }
-  store_columns(sums[0], sums[1], args.width, args.sums);
+bool pack_rows(const PackRowsU8& args) {
+  return pack_quads(args, [](std::int64_t) { return true; });
 }
 
 // Channel by channel, four taps at a time, as pack_tap_quads() has their weights.

@@ -88,7 +88,7 @@ class DynamicMatMul {
     if (has_zero) weights.zero = Bytes(ctx.source(1));
     weights.zero_step = has_zero && ctx.source(1).size() > 1 ? 1 : 0;
     MatMulU8(1, b.dim(0), b.dim(1), isa_, 1)
-        .pack(weights, ctx.target().mutable_data<char>(), ctx.threads());
+        .pack(weights, true, ctx.target().mutable_data<char>(), ctx.threads());
   }
 
  private:

@@ -89,7 +89,7 @@ class IntegerMatMul {
       const Bytes data(ctx.input(kInputs.b));
       const Bytes zero = has_zero ? Bytes(ctx.input(kInputs.b_zero)) : Bytes();
       for (std::int64_t i = 0; i < b_matrices; ++i) {
-        pack_matrix(product, data, zero, b_zero, i,
+        pack_matrix(product, data, zero, b_zero, i, false,
                     to + static_cast<std::uint64_t>(i) * product.packed_bytes(), ctx.threads());
       }
     }
@@ -172,13 +172,13 @@ class IntegerMatMul {
     const bool has_zero = ctx.source_count() > 1;
     const Bytes zero = has_zero ? Bytes(ctx.source(1)) : Bytes();
     const LineParameter line{0, has_zero && ctx.source(1).size() > 1 ? 1 : 0};
-    pack_matrix(MatMulU8(1, depth, columns, isa_, 1), Bytes(b), zero, line, 0,
+    pack_matrix(MatMulU8(1, depth, columns, isa_, 1), Bytes(b), zero, line, 0, true,
                 ctx.target().mutable_data<char>(), ctx.threads());
   }
 
  private:
   static void pack_matrix(const MatMulU8& product, const Bytes& data, const Bytes& zero,
-                          const LineParameter& line, std::int64_t matrix, char* to,
+                          const LineParameter& line, std::int64_t matrix, bool constant, char* to,
                           const sdk::Threads& threads) {
     WeightsU8 weights;
     weights.data = data;
@@ -187,7 +187,7 @@ class IntegerMatMul {
     weights.zero = zero;
     weights.zero_offset = line.at(matrix, 0);
     weights.zero_step = line.line_step;
-    product.pack(weights, to, threads);
+    product.pack(weights, constant, to, threads);
   }
 
   static void set_scales(const sdk::PrepareContext& ctx, Prepared& p) {
