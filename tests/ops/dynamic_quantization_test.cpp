@@ -33,23 +33,6 @@ Bytes feed_bytes(GraphWriter& g, Random& random, const Dims& dims) {
           random.one_in(4) ? "" : g.feed(random.tensor(type, one, ends.first, ends.second))};
 }
 
-/// Bytes as of trained weights: most are small, a few at the ends of the range, one beside the other.
-Tensor trained_bytes(Random& random, ElementType type, const Dims& dims) {
-  const double low = reference::lowest(type), high = reference::highest(type);
-  const double middle = type == ElementType::Int8 ? 0 : 128;
-  Tensor bytes = random.tensor(type, dims, middle - 60, middle + 60);
-  const std::int64_t count = reference::element_count(dims);
-  for (std::int64_t i = random.integer(0, 400); i < count; i += random.integer(1, 2000)) {
-    const double end = random.one_in(2) ? low : high;
-    bytes.bytes[static_cast<std::size_t>(i)] = static_cast<char>(static_cast<std::int32_t>(end));
-    // The next of its column.
-    if (random.one_in(2)) i += dims.back();
-    if (i < count)
-      bytes.bytes[static_cast<std::size_t>(i)] = static_cast<char>(static_cast<std::int32_t>(end));
-  }
-  return bytes;
-}
-
 /// Constant weights of either type, with a zero point or without, and a scale.
 struct Weights {
   std::string values, scale, zero;
@@ -59,7 +42,7 @@ Weights weights(GraphWriter& g, Random& random, std::int64_t depth, std::int64_t
   const ElementType type = random.pick({ElementType::Int8, ElementType::Int8, ElementType::UInt8});
   const double low = reference::lowest(type), high = reference::highest(type);
   Weights w;
-  w.values = g.constant(random.one_in(2) ? trained_bytes(random, type, {depth, columns})
+  w.values = g.constant(random.one_in(2) ? random.trained_bytes(type, {depth, columns})
                                          : random.tensor(type, {depth, columns}, low, high));
   const Dims each = {columns};
   const double size = 1 / (64 * std::sqrt(static_cast<double>(depth)));

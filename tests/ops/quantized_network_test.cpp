@@ -58,7 +58,9 @@ std::string weights(GraphWriter& g, Random& random, const Dims& dims, std::size_
   std::vector<double> scales(parameters.empty() ? 1 : static_cast<std::size_t>(parameters[0]));
   for (double& value : scales) value = std::ldexp(1.0, static_cast<int>(random.integer(-9, -7)));
   std::vector<std::string> inputs = {
-      g.constant(random.tensor(type, dims, is_signed ? -128 : 0, is_signed ? 127 : 255)),
+      g.constant(random.one_in(2) ? random.trained_bytes(type, dims)
+                                  : random.tensor(type, dims, reference::lowest(type),
+                                                  reference::highest(type))),
       g.constant(f32(parameters, scales))};
   if (!is_signed || random.one_in(2))
     inputs.push_back(g.constant(random.tensor(type, parameters, zero, zero)));

@@ -238,6 +238,20 @@ Tensor Random::tensor(ElementType type, const Dims& dims, double low, double hig
   return to_tensor(array);
 }
 
+Tensor Random::trained_bytes(ElementType type, const Dims& dims) {
+  const double middle = type == ElementType::Int8 ? 0 : 128;
+  Tensor made = tensor(type, dims, middle - 60, middle + 60);
+  const auto count = static_cast<std::int64_t>(made.bytes.size());
+  for (std::int64_t i = integer(0, 400); i < count; i += integer(1, 2000)) {
+    const double end = one_in(2) ? reference::lowest(type) : reference::highest(type);
+    const auto byte = static_cast<char>(static_cast<std::int32_t>(end));
+    made.bytes[static_cast<std::size_t>(i)] = byte;
+    const std::int64_t beside = i + (one_in(2) ? dims.back() : 1);
+    if (beside < count && one_in(2)) made.bytes[static_cast<std::size_t>(beside)] = byte;
+  }
+  return made;
+}
+
 Tensor Random::indices(const Dims& dims, std::int64_t low, std::int64_t high, ElementType type) {
   Array array{type, dims, {}};
   const std::int64_t count = reference::element_count(dims);

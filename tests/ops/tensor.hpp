@@ -87,6 +87,8 @@ class Random {
 
   /// Values in [low, high], as far as the type reaches; integers are whole.
   Tensor tensor(ElementType type, const Dims& dims, double low = -3, double high = 3);
+  /// Int8 or UInt8, as of trained weights: most are near the middle, a few at an end, some of those one beside the other.
+  Tensor trained_bytes(ElementType type, const Dims& dims);
   /// int64 or int32 numbers in [low, high].
   Tensor indices(const Dims& dims, std::int64_t low, std::int64_t high,
                  ElementType type = ElementType::Int64);

@@ -26,36 +26,31 @@ MatMulU8::MatMulU8(std::int64_t rows, std::int64_t depth, std::int64_t columns, 
   shape.rows = rows;
   shape.depth = (depth + 3) / 4 * 4;
   shape.columns = columns;
-  product_ = ProductU8(shape, isa, threads);
-  if (const KernelsU8* split = kernels_u8_split(isa)) split_.emplace(shape, *split, threads);
+  product_ = EitherProductU8(shape, isa, threads);
 }
 
 std::uint64_t MatMulU8::packed_bytes() const {
-  return ZeroPointTail::end(weight_bytes(), columns_);
+  return ZeroPointTail::end(product_.packed_bytes(), columns_);
 }
 
 void MatMulU8::pack(const WeightsU8& weights, bool constant, void* packed,
                     const sdk::Threads& threads) const {
   const auto* w = static_cast<const std::uint8_t*>(weights.data.data) + weights.offset;
   const std::uint8_t flip = weights.data.is_signed ? 0 : 0x80;
-  const ZeroPointTail tail = ZeroPointTail::behind(packed, weight_bytes(), columns_);
+  const ZeroPointTail tail = ZeroPointTail::behind(packed, product_.packed_bytes(), columns_);
   *tail.has_zeros = 0;
   for (std::int64_t j = 0; j < columns_; ++j) {
     const std::int64_t at = weights.zero_offset + j * weights.zero_step;
     tail.zeros[j] = weights.zero.at(at) - (weights.data.is_signed ? 0 : 128);
     if (tail.zeros[j] != 0) *tail.has_zeros = 1;
   }
-  const auto pack_for = [&](const ProductU8& product) {
-    return product.pack_rows(w, weights.row_stride, depth_, flip, tail.sums, packed, threads);
-  };
-  *tail.is_split = constant && split_ && pack_for(*split_) ? 1 : 0;
-  if (*tail.is_split == 0) pack_for(product_);
+  product_.pack_rows(w, weights.row_stride, depth_, flip, constant, tail.sums, packed, threads);
   for (std::int64_t j = 0; j < columns_; ++j)
     tail.sums[j] -= static_cast<std::int32_t>(depth_ * tail.zeros[j]);
 }
 
 bool MatMulU8::has_zeros(const void* packed) const {
-  return *ZeroPointTail::behind(packed, weight_bytes(), columns_).has_zeros != 0;
+  return *ZeroPointTail::behind(packed, product_.packed_bytes(), columns_).has_zeros != 0;
 }
 
 std::uint64_t MatMulU8::rows_bytes(std::int64_t count) const {
@@ -98,7 +93,7 @@ RowsU8 MatMulU8::rows_of(const Bytes& a, std::int64_t count, bool sums, void* me
 
 void MatMulU8::run(const RowsU8& a, std::int64_t first_row, const void* packed, FinishSums finish,
                    void* y, void* scratch, const sdk::Threads& threads) const {
-  const ZeroPointTail tail = ZeroPointTail::behind(packed, weight_bytes(), columns_);
+  const ZeroPointTail tail = ZeroPointTail::behind(packed, product_.packed_bytes(), columns_);
   if (a.zero_step != 0 || *a.minus_zeros != 0)
     finish.terms[0] = {a.minus_zeros + first_row * a.zero_step, a.zero_step, tail.sums};
   if (a.minus_sums != nullptr && *tail.has_zeros != 0)
@@ -111,11 +106,10 @@ void MatMulU8::run(const RowsU8& a, std::int64_t first_row, const void* packed, 
   args.out = y;
   args.out_stride = columns_;
   args.after = &finish;
-  const ProductU8& product = *tail.is_split != 0 ? *split_ : product_;
-  product.run(args, threads, scratch,
-              [&](const std::uint8_t** table, std::int64_t, std::int64_t row, std::int64_t count) {
-                for (std::int64_t r = 0; r < count; ++r) table[r] = a.at(first_row + row + r);
-              });
+  product_.run(args, threads, scratch,
+               [&](const std::uint8_t** table, std::int64_t, std::int64_t row, std::int64_t count) {
+                 for (std::int64_t r = 0; r < count; ++r) table[r] = a.at(first_row + row + r);
+               });
 }
 
 }  // namespace backplane::cpu

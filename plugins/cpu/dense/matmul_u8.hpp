@@ -8,11 +8,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 
 #include "backplane/plugin.hpp"
+#include "plugins/cpu/dense/either_product_u8.hpp"
 #include "plugins/cpu/dense/product_s16.hpp"
-#include "plugins/cpu/dense/product_u8.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
 
 namespace backplane::cpu {
@@ -56,7 +55,7 @@ class MatMulU8 {
   std::int64_t depth() const { return depth_; }
   std::int64_t columns() const { return columns_; }
   std::uint64_t packed_bytes() const;
-  /// `constant`: that all runs read these weights, so that the form in which products are fastest is worth its packing.
+  /// `constant`: see EitherProductU8.
   void pack(const WeightsU8& weights, bool constant, void* packed,
             const sdk::Threads& threads) const;
   /// Whether some zero point of packed weights, as signed bytes, is not 0: rows' sums are needed.
@@ -77,9 +76,7 @@ class MatMulU8 {
     return rows;
   }
 
-  std::uint64_t scratch_bytes() const {
-    return std::max(product_.scratch_bytes(), split_ ? split_->scratch_bytes() : 0);
-  }
+  std::uint64_t scratch_bytes() const { return product_.scratch_bytes(); }
   /// y = what `finish` makes of the product of rows [first_row, first_row + rows()) of `a` with packed weights;
   /// the terms of `finish` are set here. Its rows are numbered from first_row on. y is dense.
   void run(const RowsU8& a, std::int64_t first_row, const void* packed, FinishSums finish, void* y,
@@ -88,16 +85,12 @@ class MatMulU8 {
  private:
   RowsU8 rows_of(const Bytes& a, std::int64_t count, bool sums, void* memory,
                  const sdk::Threads& threads) const;
-  std::uint64_t weight_bytes() const {
-    return std::max(product_.packed_bytes(), split_ ? split_->packed_bytes() : 0);
-  }
 
   std::int64_t rows_ = 0;
   std::int64_t depth_ = 0;
   std::int64_t columns_ = 0;
   Isa isa_ = Isa::kBaseline;
-  ProductU8 product_;               // of a depth that is a multiple of 4
-  std::optional<ProductU8> split_;  // of weights that its kernels can have
+  EitherProductU8 product_;  // of a depth that is a multiple of 4
 };
 
 }  // namespace backplane::cpu

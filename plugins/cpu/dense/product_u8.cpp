@@ -1,6 +1,5 @@
 #include "plugins/cpu/dense/product_u8.hpp"
 
-#include <atomic>
 #include <cstring>
 
 #include "plugins/cpu/dense/equal_tiles.hpp"
@@ -102,28 +101,27 @@ bool ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std:
     const std::int64_t first = panel * kernels_->panel_columns;
     auto* base = static_cast<char*>(packed);
     if (kernels_->pack_rows != nullptr && at.columns == kernels_->panel_columns) {
-      if (!kernels_->pack_rows(
-              {weights + first, stride, depth, at.width, flip, base + at.panel, sums + first})) {
-        taken = false;
-        return;
-      }
+      kernels_->pack_rows(
+          {weights + first, stride, depth, at.width, flip, base + at.panel, sums + first});
       const std::int64_t packed_quads = ceil_div(depth, 4);
       std::memset(base + at.panel + packed_quads * 4 * at.columns, 0,
                   static_cast<std::size_t>((quads() - packed_quads) * 4 * at.columns));
       for (std::int64_t j = 0; j < at.columns; ++j) table.set(at.lanes + j, 0, 0, 0);
-      return;
+      return split(base + at.panel);
     }
-    pack_panel({}, 0, panel, base, weight);
+    const bool has_taken = pack_panel({}, 0, panel, base, weight);
     for (std::int64_t j = first; j < first + at.width; ++j) {
       std::int32_t sum = 0;
       for (std::int64_t k = 0; k < depth; ++k) sum += weight(0, 0, k, j);
       sums[j] = sum;
     }
+    return has_taken;
   };
   threads.parallel_for(static_cast<std::uint64_t>(panel_count()), 1,
                        [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
-                         for (std::uint64_t i = begin; i < end && taken; ++i)
-                           pack_one(static_cast<std::int64_t>(i));
+                         for (std::uint64_t i = begin; i < end && taken; ++i) {
+                           if (!pack_one(static_cast<std::int64_t>(i))) taken = false;
+                         }
                        });
   return taken;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 
 #include "backplane/plugin.hpp"
@@ -61,22 +62,27 @@ class ProductU8 {
   }
   std::uint64_t scratch_bytes() const { return worker_bytes() * threads_; }
 
-  /// weight(group, tap, depth, column) is a signed byte.
+  /// weight(group, tap, depth, column) is a signed byte. Returns whether the kernels can have these weights, as pack_rows does:
+  /// those of kernels_u8() can have all.
   template <class Weight>
-  void pack(const ColumnSourceU8& columns, void* packed, const sdk::Threads& threads,
+  bool pack(const ColumnSourceU8& columns, void* packed, const sdk::Threads& threads,
             const Weight& weight) const {
     const std::int64_t panels = panel_count();
+    std::atomic<bool> taken = true;
     threads.parallel_for(
         static_cast<std::uint64_t>(shape_.groups * panels), 1,
         [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
           for (auto i = static_cast<std::int64_t>(begin); i < static_cast<std::int64_t>(end); ++i) {
-            pack_panel(columns, i / panels, i % panels, static_cast<char*>(packed), weight);
+            if (!taken) return;
+            if (!pack_panel(columns, i / panels, i % panels, static_cast<char*>(packed), weight))
+              taken = false;
           }
         });
+    return taken;
   }
 
   /// Weights of one tap and group that lie row after row, `stride` bytes apart, each after `flip`; `sums` gets
-  /// those of the columns. Of `depth` rows at most; the rest are zeros. Returns whether the kernels can have these weights.
+  /// those of the columns. Of `depth` rows at most; the rest are zeros.
   bool pack_rows(const std::uint8_t* weights, std::int64_t stride, std::int64_t depth,
                  std::uint8_t flip, std::int32_t* sums, void* packed,
                  const sdk::Threads& threads) const;
@@ -132,6 +138,10 @@ class ProductU8 {
   }
   Place place(std::int64_t panel) const;
   std::int64_t lanes() const;
+  /// Of a panel whose weights are packed.
+  bool split(char* panel) const {
+    return kernels_->split == nullptr || kernels_->split(panel, quads());
+  }
   std::uint64_t rest_bytes() const {
     return kernels_->rest_bytes == nullptr ? 0 : kernels_->rest_bytes(quads());
   }
@@ -166,7 +176,7 @@ class ProductU8 {
   std::uint64_t worker_bytes() const { return table_bytes_ + wide_bytes_ + kept_bytes_; }
 
   template <class Weight>
-  void pack_panel(const ColumnSourceU8& source, std::int64_t group, std::int64_t panel,
+  bool pack_panel(const ColumnSourceU8& source, std::int64_t group, std::int64_t panel,
                   char* packed, const Weight& weight) const {
     const Place at = place(panel);
     char* base = packed + group_bytes() * static_cast<std::uint64_t>(group);
@@ -198,6 +208,7 @@ class ProductU8 {
       table.set(at.lanes + lane, exists ? -source.x_zero * sum : 0,
                 scaled ? source.scale[column] : 0.0F, scaled ? source.shift[column] : 0.0F);
     }
+    return split(weights);
   }
   ShapeU8 shape_;
   const KernelsU8* kernels_ = nullptr;

@@ -134,10 +134,8 @@ HWY_INLINE __m256i load_spread(const void* row) {
   return _mm256_permute4x64_epi64(_mm256_castsi128_si256(bytes), 0x10);
 }
 
-/// Packs a panel: four rows become quads as pixels do, and a row of ones sums the columns. take(q) may change the panel's quad q,
-/// and returns false where these weights cannot be had.
-template <class Take>
-HWY_INLINE bool pack_quads(const PackRowsU8& args, const Take& take) {
+/// Four rows become quads as pixels do; a row of ones sums the columns.
+void pack_rows(const PackRowsU8& args) {
   const __m256i ones = _mm256_set1_epi8(1);
   auto* to = static_cast<char*>(args.panel);
   Vector32 sums[kVectors] = {hn::Zero(Tag32()), hn::Zero(Tag32())};
@@ -153,10 +151,8 @@ HWY_INLINE bool pack_quads(const PackRowsU8& args, const Take& take) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + kVectorBytes), quads.v1);
     sums[0] = add_products(sums[0], ones, quads.v0);
     sums[1] = add_products(sums[1], ones, quads.v1);
-    if (!take(k / 4)) return false;
   }
   store_columns(sums[0], sums[1], args.width, args.sums);
-  return true;
 }
 
 }  // namespace

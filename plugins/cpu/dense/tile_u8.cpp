@@ -312,7 +312,7 @@ int panel_lane(int column, int columns) {
 int max_rows(int) { return kTileRows; }
 int place(int lane, int k, int columns) { return (k / 2 * columns + lane) * 2 + k % 2; }
 
-bool pack_rows(const PackRowsU8& args) {
+void pack_rows(const PackRowsU8& args) {
   int lanes[kColumns];
   for (int j = 0; j < kColumns; ++j) lanes[j] = lane(j, kColumns);
   std::int32_t sums[kColumns] = {};
@@ -327,7 +327,6 @@ bool pack_rows(const PackRowsU8& args) {
     }
   }
   std::memcpy(args.sums, sums, static_cast<std::size_t>(args.width) * 4);
-  return true;
 }
 
 // Channel by channel, two taps at a time. A unit of kColumns channels: per pair of taps the two weights of each lane.

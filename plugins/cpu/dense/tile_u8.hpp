@@ -155,8 +155,8 @@ struct KernelsU8 {
   /// The place of weight k (0 to 3) of a quad, in weights from the quad's first one on.
   int (*place)(int lane, int k, int columns);
   /// Packs a panel that has room for panel_columns of weights that lie row after row; null: there is no faster
-  /// way than byte by byte. Returns whether the kernels can have these weights.
-  bool (*pack_rows)(const PackRowsU8& args);
+  /// way than byte by byte.
+  void (*pack_rows)(const PackRowsU8& args);
   /// Rows 1 to max_rows(columns). `x_signed`: bytes of rows are signed ones; `start` is for those as they
   /// are, plus 128.
   Tile (*tile)(int rows, int columns, bool x_signed);
@@ -180,7 +180,9 @@ struct KernelsU8 {
   void (*lines)(const LinesU8Args& args) = nullptr;
   /// The depth of panels is a multiple of it.
   std::int64_t line_bytes = 4;
-  /// Bytes of a panel of so many quads behind its weights; null: none.
+  /// Splits the weights of a packed panel of so many quads, and puts their rests behind it, which takes rest_bytes; false: they are too
+  /// many. Null: nothing is split.
+  bool (*split)(void* panel, std::int64_t quads) = nullptr;
   std::uint64_t (*rest_bytes)(std::int64_t quads) = nullptr;
 };
 
@@ -207,8 +209,7 @@ const KernelsU8* kernels_u8_vnni();
 const KernelsU8* kernels_u8_amx();
 /// With those of AVX-VNNI, which processors without AVX-512 have.
 const KernelsU8* kernels_u8_avxvnni();
-/// For products of one tap whose weights are known, and packed by pack_rows; nullptr where there is no need: see
-/// tile_u8_split.cpp.
+/// For products of one tap, with weights of which few are to be split; nullptr where there is no need: see tile_u8_split.cpp.
 const KernelsU8* kernels_u8_split(Isa isa);
 
 }  // namespace backplane::cpu

@@ -42,10 +42,6 @@ HWY_INLINE Vector32 add_products(Vector32 sums, __m256i x, __m256i weights) {
 namespace backplane::cpu::HWY_NAMESPACE {
 namespace {
 
-bool pack_rows(const PackRowsU8& args) {
-  return pack_quads(args, [](std::int64_t) { return true; });
-}
-
 // Channel by channel, four taps at a time, as pack_tap_quads() has their weights.
 std::int64_t depthwise_bytes(std::int64_t taps, std::int64_t channels) {
   return tap_quad_bytes(taps, channels, kColumns);

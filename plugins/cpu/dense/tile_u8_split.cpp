@@ -67,20 +67,18 @@ void take_rest(std::int8_t* quad, std::int8_t* rest) {
   }
 }
 
-bool pack_rows(const PackRowsU8& args) {
-  const std::int64_t quads = ceil_div(args.depth, 4);
-  auto* const panel = static_cast<std::int8_t*>(args.panel);
-  const RestsU8<std::int8_t> rests(panel + quads * kQuadBytes, quads);
-  std::int32_t& count = *rests.count;
-  count = 0;
-  return pack_quads(args, [&](std::int64_t q) {
-    std::int8_t* const quad = panel + q * kQuadBytes;
-    if (!has_beyond(quad) && !has_beyond(quad + kVectorBytes)) return true;
+bool split(void* panel, std::int64_t quads) {
+  auto* quad = static_cast<std::int8_t*>(panel);
+  const RestsU8<std::int8_t> rests(quad + quads * kQuadBytes, quads);
+  std::int32_t count = 0;
+  for (std::int64_t q = 0; q < quads; ++q, quad += kQuadBytes) {
+    if (!has_beyond(quad) && !has_beyond(quad + kVectorBytes)) continue;
     if (count == RestsU8<std::int8_t>::most(quads)) return false;
     take_rest(quad, rests.weights + count * kQuadBytes);
     rests.places[count++] = static_cast<std::int32_t>(4 * q);
-    return true;
-  });
+  }
+  *rests.count = count;
+  return true;
 }
 
 }  // namespace
@@ -93,6 +91,7 @@ const KernelsU8& table_u8_split() {
     k.lane = lane;
     k.place = place;
     k.pack_rows = pack_rows;
+    k.split = split;
     k.rest_bytes = RestsU8<std::int8_t>::bytes;
     k.wide = nullptr;
     k.tile = find_tile;

@@ -136,7 +136,7 @@ HWY_INLINE __m512i load_weights(const PackRowsU8& args, std::int64_t k, __mmask6
 }
 
 /// Four rows become quads as pixels do; a row of ones sums the columns.
-bool pack_rows(const PackRowsU8& args) {
+void pack_rows(const PackRowsU8& args) {
   const __mmask64 mask = mask_of(args.width);
   const __m512i ones = _mm512_set1_epi8(1);
   auto* to = static_cast<std::int8_t*>(args.panel);
@@ -154,7 +154,6 @@ bool pack_rows(const PackRowsU8& args) {
     });
   }
   store_columns<kWidest>(sums, args.width, args.sums);
-  return true;
 }
 
 /// What does not change from pixel to pixel, for up to 64 channels.

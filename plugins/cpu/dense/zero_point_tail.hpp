@@ -10,7 +10,6 @@ namespace backplane::cpu {
 /// Of each column of the weights, behind their packed bytes. Nothing is owned.
 struct ZeroPointTail {
   std::int32_t* has_zeros;  // whether any zero point is not 0
-  std::int32_t* is_split;   // whether the weights are those of kernels_u8_split()
   std::int32_t* sums;
   std::int32_t* zeros;
 
@@ -18,8 +17,7 @@ struct ZeroPointTail {
   static ZeroPointTail behind(void* packed, std::uint64_t weight_bytes, std::int64_t columns) {
     char* const flag = static_cast<char*>(packed) + align64(weight_bytes);
     char* const sums_begin = flag + kFlagBytes;
-    auto* const flags = reinterpret_cast<std::int32_t*>(flag);
-    return {flags, flags + 1, reinterpret_cast<std::int32_t*>(sums_begin),
+    return {reinterpret_cast<std::int32_t*>(flag), reinterpret_cast<std::int32_t*>(sums_begin),
             reinterpret_cast<std::int32_t*>(sums_begin + column_bytes(columns))};
   }
   static ZeroPointTail behind(const void* packed, std::uint64_t weight_bytes,

@@ -5,8 +5,8 @@
 // y = clamp(round(sum (a - a_zero) * (B - B's zero point) * scale + shift) + zero, least, most).
 #include <cstring>
 
+#include "plugins/cpu/dense/either_product_u8.hpp"
 #include "plugins/cpu/dense/finish_attributes.hpp"
-#include "plugins/cpu/dense/product_u8.hpp"
 #include "plugins/cpu/device.hpp"
 #include "plugins/cpu/rounding.hpp"
 
@@ -18,7 +18,7 @@ class QuantizedMatMul {
   static constexpr std::uint32_t kA = 0, kB = 1, kScale = 2, kShift = 3;
 
   struct Prepared {
-    ProductU8 product;
+    EitherProductU8 product;
     FinishU8 finish;
     std::int64_t depth = 0;       // of A; the product's is a multiple of 4
     std::uint64_t row_bytes = 0;  // of A's copy, where its rows have no whole quads
@@ -75,7 +75,7 @@ class QuantizedMatMul {
     for (std::size_t axis = 0; axis + 1 < dims.size(); ++axis) rows *= dims[axis];
     Prepared prepared{product(rows, b, ctx.threads().count()), result_.finish, depth, 0,
                       is_signed_};
-    const ProductU8& product = prepared.product;
+    const EitherProductU8& product = prepared.product;
     if (depth % 4 != 0) {
       prepared.row_bytes = align64(static_cast<std::uint64_t>(rows * product.shape().depth));
     }
@@ -107,12 +107,12 @@ class QuantizedMatMul {
   }
 
  private:
-  ProductU8 product(std::int64_t rows, const sdk::Tensor& b, unsigned threads) const {
+  EitherProductU8 product(std::int64_t rows, const sdk::Tensor& b, unsigned threads) const {
     ShapeU8 shape;
     shape.rows = rows;
     shape.depth = (b.dim(transposed_ ? 1 : 0) + 3) / 4 * 4;
     shape.columns = b.dim(transposed_ ? 0 : 1);
-    return ProductU8(shape, isa_, threads);
+    return EitherProductU8(shape, isa_, threads);
   }
 
   bool transposed_;
