@@ -28,8 +28,8 @@ struct RestsU8 {
         places(count + 1),
         weights(behind + align64(number_bytes(quads))) {}
 
-  /// With more, numbers of 16 bits are as fast.
-  static std::int64_t most(std::int64_t quads) { return quads / 6 + 1; }
+  /// With a third of the quads, numbers of 16 bits are as fast. Shallow panels have shares that differ more, and take little room.
+  static std::int64_t most(std::int64_t quads) { return quads / 8 + 8; }
   static std::uint64_t bytes(std::int64_t quads) {
     return align64(number_bytes(quads)) + static_cast<std::uint64_t>(most(quads) * kQuadBytes);
   }
