@@ -295,15 +295,10 @@ struct TileStore {
 
 /// A row's bytes of the columns that exist, and zeros.
 inline void load_weights(const PackRowsU8& args, std::int64_t k, std::int8_t* to) {
-  std::memset(to, 0, kColumns);
-  if (k >= args.depth) return;
-  const std::uint8_t* from = args.weights + k * args.stride;
-  if (args.width == kColumns) {  // of so many the compiler makes vectors
-    for (int j = 0; j < kColumns; ++j) to[j] = static_cast<std::int8_t>(from[j] ^ args.flip);
-    return;
-  }
-  for (std::int64_t j = 0; j < args.width; ++j)
-    to[j] = static_cast<std::int8_t>(from[j] ^ args.flip);
+  std::memset(to, args.flip, kColumns);  // zeros after the flip
+  if (k < args.depth)
+    std::memcpy(to, args.weights + k * args.stride, static_cast<std::size_t>(args.width));
+  for (int j = 0; j < kColumns; ++j) to[j] = static_cast<std::int8_t>(to[j] ^ args.flip);
 }
 
 /// Bytes of `n` channels, less than kColumns, of all taps of a pixel, in rows of kColumns.

@@ -95,7 +95,6 @@ bool ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std:
                      : std::int8_t{0};
   };
   const ColumnTableU8 table = ColumnTableU8::behind(packed, weight_bytes(), lanes());
-  std::atomic<bool> taken = true;
   const auto pack_one = [&](std::int64_t panel) {
     const Place at = place(panel);
     const std::int64_t first = panel * kernels_->panel_columns;
@@ -117,13 +116,7 @@ bool ProductU8::pack_rows(const std::uint8_t* weights, std::int64_t stride, std:
     }
     return has_taken;
   };
-  threads.parallel_for(static_cast<std::uint64_t>(panel_count()), 1,
-                       [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
-                         for (std::uint64_t i = begin; i < end && taken; ++i) {
-                           if (!pack_one(static_cast<std::int64_t>(i))) taken = false;
-                         }
-                       });
-  return taken;
+  return pack_all(panel_count(), threads, pack_one);
 }
 
 void ProductU8::widen_rows(const ArgsU8& args, const Scratch& memory, std::int64_t row,

@@ -68,17 +68,9 @@ class ProductU8 {
   bool pack(const ColumnSourceU8& columns, void* packed, const sdk::Threads& threads,
             const Weight& weight) const {
     const std::int64_t panels = panel_count();
-    std::atomic<bool> taken = true;
-    threads.parallel_for(
-        static_cast<std::uint64_t>(shape_.groups * panels), 1,
-        [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
-          for (auto i = static_cast<std::int64_t>(begin); i < static_cast<std::int64_t>(end); ++i) {
-            if (!taken) return;
-            if (!pack_panel(columns, i / panels, i % panels, static_cast<char*>(packed), weight))
-              taken = false;
-          }
-        });
-    return taken;
+    return pack_all(shape_.groups * panels, threads, [&](std::int64_t i) {
+      return pack_panel(columns, i / panels, i % panels, static_cast<char*>(packed), weight);
+    });
   }
 
   /// Weights of one tap and group that lie row after row, `stride` bytes apart, each after `flip`; `sums` gets
@@ -138,6 +130,18 @@ class ProductU8 {
   }
   Place place(std::int64_t panel) const;
   std::int64_t lanes() const;
+  /// pack_one(i) for `count` panels, until the kernels cannot have one: then false.
+  template <class PackOne>
+  static bool pack_all(std::int64_t count, const sdk::Threads& threads, const PackOne& pack_one) {
+    std::atomic<bool> taken = true;
+    threads.parallel_for(static_cast<std::uint64_t>(count), 1,
+                         [&](std::uint64_t begin, std::uint64_t end, std::uint32_t) {
+                           for (std::uint64_t i = begin; i < end && taken; ++i) {
+                             if (!pack_one(static_cast<std::int64_t>(i))) taken = false;
+                           }
+                         });
+    return taken;
+  }
   /// Of a panel whose weights are packed.
   bool split(char* panel) const {
     return kernels_->split == nullptr || kernels_->split(panel, quads());

@@ -74,10 +74,6 @@ HWY_INLINE void add_quad(const std::uint8_t* const (&x)[kRows], std::int64_t at,
   }
 }
 
-int columns_for(std::int64_t) { return kColumns; }
-int max_rows(int) { return kTileRows; }
-int place(int lane, int k, int) { return lane * 4 + k; }
-
 template <int kRows, bool kSigned>
 HWY_INLINE void sum_tile(const TileU8Args& args, Sums<kRows>& sums) {
   begin_sums<kRows>(args.columns, sums);
@@ -153,6 +149,18 @@ void pack_rows(const PackRowsU8& args) {
     sums[1] = add_products(sums[1], ones, quads.v1);
   }
   store_columns(sums[0], sums[1], args.width, args.sums);
+}
+
+/// What products of quads have, and for all else what pairs have.
+KernelsU8 quad_kernels() {
+  KernelsU8 k = kernels_u8_pairs(Isa::kAvx2);
+  k.columns_for = [](std::int64_t) { return kColumns; };
+  k.max_rows = [](int) { return kTileRows; };
+  k.place = [](int lane, int number, int) { return lane * 4 + number; };
+  k.pack_rows = pack_rows;
+  k.wide = nullptr;
+  k.tile = find_tile;
+  return k;
 }
 
 }  // namespace

@@ -76,7 +76,6 @@ HWY_INLINE void sum_taps(std::int64_t any_taps, const std::int8_t* weights, __m2
 /// kTaps: args.taps, or 0 for any number.
 template <int kTaps>
 void depthwise_pixels(const DepthwiseU8Args& args, bool x_signed) {
-  const Tag32 d32;
   const __m256i flip = flip_of(x_signed);
   HWY_ALIGN std::uint8_t tail[kMostTapsU8 * kColumns];
   std::memset(tail, 0, static_cast<std::size_t>(args.taps * kColumns));
@@ -92,8 +91,8 @@ void depthwise_pixels(const DepthwiseU8Args& args, bool x_signed) {
     char* out = static_cast<char*>(args.out) + c * args.finish->element_bytes();
     for (std::int64_t p = 0; p < args.pixels; ++p, out += store.row_bytes) {
       const std::uint8_t* const* rows = args.rows + p;
-      Sums<1> sums = {
-          {hn::LoadU(d32, unit.columns.start), hn::LoadU(d32, unit.columns.start + kLanes)}};
+      Sums<1> sums;
+      begin_sums<1>(unit.columns, sums);
       if (unit.width == kColumns) {
         const auto row = [&](std::int64_t t) { return rows[t * args.row_pitch] + c; };
         sum_taps<kTaps>(args.taps, weights, flip, row, sums);
@@ -115,13 +114,7 @@ void depthwise(const DepthwiseU8Args& args, bool x_signed) {
 
 const KernelsU8& table_u8_avxvnni() {
   static const KernelsU8 kernels = [] {
-    KernelsU8 k = kernels_u8_pairs(Isa::kAvx2);
-    k.columns_for = columns_for;
-    k.max_rows = max_rows;
-    k.place = place;
-    k.pack_rows = pack_rows;
-    k.wide = nullptr;
-    k.tile = find_tile;
+    KernelsU8 k = quad_kernels();
     k.depthwise_bytes = depthwise_bytes;
     k.pack_depthwise = pack_depthwise;
     k.depthwise = depthwise;

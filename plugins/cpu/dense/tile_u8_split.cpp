@@ -85,16 +85,9 @@ bool split(void* panel, std::int64_t quads) {
 
 const KernelsU8& table_u8_split() {
   static const KernelsU8 kernels = [] {
-    KernelsU8 k = kernels_u8_pairs(Isa::kAvx2);
-    k.columns_for = columns_for;
-    k.max_rows = max_rows;
-    k.lane = lane;
-    k.place = place;
-    k.pack_rows = pack_rows;
+    KernelsU8 k = quad_kernels();
     k.split = split;
     k.rest_bytes = RestsU8<std::int8_t>::bytes;
-    k.wide = nullptr;
-    k.tile = find_tile;
     return k;
   }();
   return kernels;
