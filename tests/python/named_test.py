@@ -172,6 +172,9 @@ class Kinds(unittest.TestCase):
     """Of runs that are made quick."""
 
     def setUp(self):
+        few = mock.patch.object(_quick, "MOST_KINDS", 16)
+        few.start()
+        self.addCleanup(few.stop)
         self.session = InferenceSession(mlp())
         self.made = 0
 
@@ -196,6 +199,11 @@ class Kinds(unittest.TestCase):
         self.assertEqual(self.made, 16)
         self.run_all([1 + i % 16 if i % 10 else 100 + i % 7 for i in range(1000)])
         self.assertEqual(self.made, 16)
+
+    def test_fewer_are_kept_of_large_arrays(self):
+        with mock.patch.object(_quick, "MOST_KEPT_BYTES", 3 * 4 * (16 + 8)):  # rows of x and y
+            self.run_all([1, 1, 2, 2, 3, 3, 4, 4])
+            self.assertEqual(self.made, 2)
 
     def test_new_ones_come_when_the_old_ones_serve_no_more(self):
         self.run_all([1 + i % 16 for i in range(200)])

@@ -2,10 +2,11 @@
 """Microseconds of a session.run from Python, ONNX Runtime's and ours in turn, at one thread: the figures of core/python/README.md.
 
 The least mean of many short rounds, in which all columns take turns: what else runs on the machine then counts little. Columns of
-changing shapes have another shape in every run, 40 in turn, of at most as many elements.
+changing shapes have another shape in every run, 40 in turn or as many as the argument says, of at most as many elements.
 """
 
 import itertools
+import sys
 import time
 
 import suite
@@ -15,7 +16,7 @@ import backplane
 import onnxruntime
 
 
-SHAPES = 40
+SHAPES = int(sys.argv[1]) if len(sys.argv) > 1 else 40
 
 
 def relu(count):

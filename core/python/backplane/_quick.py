@@ -21,7 +21,8 @@ LENT_BYTES = 32 << 10  # from here on an input is not copied,
 MOST_LENT_BYTES = 4 << 20  # and from here on it would keep too much memory
 _NOTHING = (0, None)
 MOST_READY = 32  # of one kind of run, which is how many threads can do it this way
-MOST_KINDS = 16  # as many as plans are kept
+MOST_KINDS = 64  # each of which keeps its plan
+MOST_KEPT_BYTES = 64 << 20  # of the arrays of all kinds
 REST, LONGEST_REST = 64, 8192  # runs by name before new kinds are made, after all had to go
 _ALIGNMENT = 64
 
@@ -35,7 +36,7 @@ def _aligned(shape: Tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 class QuickRun:
     """A binding whose inputs and outputs are arrays of its own. One thread at a time."""
 
-    __slots__ = ("binding", "inputs", "count", "copies", "lent", "_keep")
+    __slots__ = ("binding", "inputs", "count", "copies", "lent", "nbytes", "_keep")
     __reduce__ = not_copied("a quick run", "its session makes others")
 
     def __init__(self, session: int, feeds: Dict[str, np.ndarray], fetches: Dict[str, np.ndarray]):
@@ -43,10 +44,13 @@ class QuickRun:
         self.binding = lib.made(lib.binding_create, session)
         self._keep: List[Value] = []
         self.inputs = []
+        self.nbytes = 0  # of arrays that it keeps
         self.lent: Dict[str, Tuple[int, Any]] = {}  # the address and array of each input that is not copied
         for name, array in feeds.items():
             place = None
-            if array.nbytes < LENT_BYTES:
+            if array.nbytes >= LENT_BYTES:
+                self.nbytes += array.nbytes
+            else:
                 place = _aligned(array.shape, array.dtype)
                 self._bind(lib.binding_bind_input, name, place)
             self.inputs.append((name, place, array.dtype, array.shape))
@@ -60,6 +64,7 @@ class QuickRun:
     def _bind(self, function: Any, name: str, place: np.ndarray) -> None:
         value = Value.from_numpy(place)
         lib.check(function(self.binding, lib.encode(name), value._handle))
+        self.nbytes += place.nbytes
         self._keep.append(value)
 
     def __del__(self, _destroy=lib.binding_destroy):
@@ -110,6 +115,7 @@ class ReadyRuns:
         self.latest: Dict[Any, _Ready] = {}  # by the names of outputs, which is all that is looked up for a run like the last one
         self._kinds: Dict[Any, _Ready] = {}
         self._seen: Set[Any] = set()
+        self._bytes = 0  # of the arrays that their runs keep
         self.paused = False
         self._hits = 0
         self._rest, self._next_rest = 0, REST
@@ -119,6 +125,7 @@ class ReadyRuns:
         self.latest.clear()
         self._kinds.clear()
         self._seen.clear()
+        self._bytes = 0
 
     def abandon(self) -> None:
         """In the child of a fork, where nothing of the parent's session can be ended."""
@@ -145,7 +152,7 @@ class ReadyRuns:
     def _make_room(self) -> None:
         """When there are as many kinds as may be: keeps them where they serve. Else all go, and for a while no run makes one: where
         shapes never come again, making them costs more than runs by name."""
-        if self._hits >= MOST_KINDS:
+        if self._hits >= len(self._kinds):
             self._hits, self._rest, self._next_rest = 0, REST, REST
             return
         self.drop()
@@ -169,13 +176,15 @@ class ReadyRuns:
                     self._seen.clear()
                 self._seen.add(kind)
                 return
-            if len(self._kinds) >= MOST_KINDS:
+            if len(self._kinds) >= MOST_KINDS or self._bytes >= MOST_KEPT_BYTES:
                 self._make_room()
                 return
             ready = self._kinds[kind] = _Ready(_may_be_quick(list(feed.values()), results, names))
         if ready.possible and len(ready.free) < MOST_READY:
             try:
-                ready.free.append(QuickRun(session, feed, dict(zip(names, results))))
+                quick = QuickRun(session, feed, dict(zip(names, results)))
+                self._bytes += quick.nbytes
+                ready.free.append(quick)
                 self.latest[key] = ready
             except InvalidArgument:
                 ready.possible = False
