@@ -240,12 +240,14 @@ std::vector<KeyRow> graph_rows() {
        .separator = ';',
        .apply = [](Options& options, Key,
                    Given values) { options.session.placement = placement(values); }},
-      {.key = {"plan_cache", "plans kept at most, one for each set of input shapes", "16",
-               "1 .. 65536"},
+      {.key = {"plan_cache",
+               "plans kept at most, one for each set of input shapes; 0: 16, and on the host alone "
+               "up to 256 of few steps",
+               "0", "0 .. 65536"},
        .apply =
            [](Options& options, Key key, Given values) {
              options.session.plan_cache =
-                 static_cast<std::size_t>(number(key, values[0], 1, 65536));
+                 static_cast<std::size_t>(number(key, values[0], 0, 65536));
            }},
       {.key = {"external_data",
                "for a model given as bytes: the folder of its external data, or its file", "",

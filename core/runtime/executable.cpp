@@ -16,7 +16,14 @@ std::uint64_t next_run_id() {
 
 void collect_segments(const PlanNode& plan, std::vector<std::shared_ptr<const Segment>>& segments) {
   if (plan.segment != nullptr) segments.push_back(plan.segment);
-  for (const PlanNode::Next& next : plan.next) collect_segments(*next.node, segments);
+  for (const PlanList::Entry& next : plan.next) collect_segments(*next.node, segments);
+}
+
+/// Where the host is not alone, plans may hold work that a device recorded, and memory there.
+std::size_t most_plans(const ProgramContext& context) {
+  constexpr std::size_t kOnDevices = 16;
+  const bool is_host_alone = context.devices->devices.size() == 1;
+  return context.max_plans != 0 || is_host_alone ? context.max_plans : kOnDevices;
 }
 
 }  // namespace
@@ -24,7 +31,7 @@ void collect_segments(const PlanNode& plan, std::vector<std::shared_ptr<const Se
 Executable::Executable(const ProgramContext& context, Cut cut, ArenaPool* arenas, TraceLog* trace)
     : context_(context),
       cut_(std::move(cut)),
-      max_plans_(std::max<std::size_t>(context.max_plans, 1)),
+      max_plans_(most_plans(context)),
       own_arenas_(arenas == nullptr ? std::make_unique<ArenaPool>() : nullptr),
       arenas_(arenas == nullptr ? *own_arenas_ : *arenas),
       trace_(trace),

@@ -183,14 +183,14 @@ class Executable : public Body {
     if (context_.files != nullptr) check_unchanged(*context_.files);
   }
   void check_room(Generation& generation, const Segment& segment);
-  void keep_plan(Generation& generation, PlanNode& from, PlanNode::Next plan, std::uint64_t start);
+  void keep_plan(Generation& generation, PlanNode& from, PlanList::Entry plan, std::uint64_t start);
   void warn_of_moved(const Program& program);
   void make_room(const std::shared_ptr<Generation>& old, const DeviceFull& full);
   void copy_all(const ViewRefused& refused);
 
   ProgramContext context_;
   Cut cut_;
-  std::size_t max_plans_;
+  std::size_t max_plans_;  ///< 0: see kept_plans
   std::unique_ptr<ArenaPool> own_arenas_;
   ArenaPool& arenas_;
   TraceLog* trace_;

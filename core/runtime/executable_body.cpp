@@ -33,7 +33,7 @@ std::vector<ValueState> Executable::plan_body_of(const std::shared_ptr<Generatio
   ValueStates values = states_of_body(program, feeds);
   PlanKey key;
   if (try_make_plan_key(program, feeds, places, key)) {
-    std::shared_ptr<PlanNode> plan = find_next(generation->plans, key);
+    std::shared_ptr<PlanNode> plan = generation->plans.next.find(key);
     if (plan == nullptr)
       plan = make_first_plan(*generation, std::move(key), std::move(values), &places,
                              HostViewWishes());

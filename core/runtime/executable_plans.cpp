@@ -56,7 +56,7 @@ std::shared_ptr<PlanNode> Executable::find_first_plan(const Run& run, RunContext
   PlanKey& key = run.settings.memo != nullptr ? run.settings.memo->scratch : own;
   make_run_key(run, key);
   const std::lock_guard lock(run.generation->planning);
-  if (auto found = find_next(run.generation->plans, key)) return found;
+  if (auto found = run.generation->plans.next.find(key)) return found;
   ValueStates values = states_of_feeds(program, run.feeds);
   if (context != nullptr) {
     if (auto resized = resize_oldest(run, key, values, *context)) return resized;
@@ -69,17 +69,17 @@ std::shared_ptr<PlanNode> Executable::find_first_plan(const Run& run, RunContext
 std::shared_ptr<PlanNode> Executable::resize_oldest(const Run& run, const PlanKey& key,
                                                     const ValueStates& values,
                                                     RunContext& context) {
-  std::list<PlanNode::Next>& plans = run.generation->plans.next;
-  if (plans.size() < max_plans_ || run.settings.places != nullptr) return nullptr;
-  const std::uint64_t start = steady_ns();
-  PlanNode::Next& oldest = plans.back();
+  PlanList& plans = run.generation->plans.next;
+  if (plans.empty() || run.settings.places != nullptr) return nullptr;
+  const PlanList::Entry& oldest = plans.back();
   const std::shared_ptr<Segment>& segment = oldest.node->segment;
+  if (plans.size() < kept_plans(max_plans_, *segment)) return nullptr;
+  const std::uint64_t start = steady_ns();
   if (!may_be_resized(*segment)) return nullptr;
   SegmentContext* const ready = context.find_context(*segment);
   // No other run, caller or report may have it; what they read of it was before this.
   if (!is_alone(oldest.node, 1) || !is_alone(segment, ready != nullptr ? 2 : 1)) return nullptr;
-  PlanNode::Next plan = std::move(oldest);
-  plans.pop_back();
+  PlanList::Entry plan = plans.take_back();
   std::optional<SegmentChange> change;
   try {
     check_files();
@@ -141,7 +141,7 @@ std::shared_ptr<PlanNode> Executable::next_plan(const Run& run, PlanNode& from,
     values[id] = known_state(lasting_copy(*value));
   }
   const std::lock_guard lock(run.generation->planning);
-  if (auto found = find_next(from, key)) return found;
+  if (auto found = from.next.find(key)) return found;
   return make_plan(*run.generation, from, std::move(key), from.segment->end, std::move(values),
                    available, fetched, run.settings.places, run.wishes);
 }
@@ -163,13 +163,13 @@ std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode
   choose_arenas(*node, from);
   check_files();  // what was packed meanwhile
   check_room(generation, *node->segment);
-  if (from.next.size() >= max_plans_) from.next.pop_back();
+  while (from.next.size() >= kept_plans(max_plans_, *node->segment)) from.next.take_back();
   keep_plan(generation, from, {std::move(key), node}, start);
   return node;
 }
 
 /// The caller holds Generation::planning.
-void Executable::keep_plan(Generation& generation, PlanNode& from, PlanNode::Next plan,
+void Executable::keep_plan(Generation& generation, PlanNode& from, PlanList::Entry plan,
                            std::uint64_t start) {
   const Segment& segment = *plan.node->segment;
   from.next.push_front(std::move(plan));

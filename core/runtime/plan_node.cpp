@@ -1,16 +1,55 @@
 #include "core/runtime/plan_node.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <set>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace backplane::core {
 
-std::shared_ptr<PlanNode> find_next(PlanNode& from, const PlanKey& key) {
-  for (auto place = from.next.begin(); place != from.next.end(); ++place) {
-    if (place->key != key) continue;
-    from.next.splice(from.next.begin(), from.next, place);
-    return from.next.front().node;
+namespace {
+
+std::uint64_t hash_of(const PlanKey& key) {
+  return XXH3_64bits(key.data(), key.size() * sizeof(PlanKey::value_type));
+}
+
+}  // namespace
+
+std::shared_ptr<PlanNode> PlanList::find(const PlanKey& key) {
+  const auto [first, last] = places_.equal_range(hash_of(key));
+  for (auto place = first; place != last; ++place) {
+    if (place->second->key != key) continue;
+    entries_.splice(entries_.begin(), entries_, place->second);
+    return entries_.front().node;
   }
   return nullptr;
+}
+
+void PlanList::push_front(Entry entry) {
+  entries_.push_front(std::move(entry));
+  try {
+    places_.emplace(hash_of(entries_.front().key), entries_.begin());
+  } catch (...) {
+    entries_.pop_front();
+    throw;
+  }
+}
+
+PlanList::Entry PlanList::take_back() {
+  const auto oldest = std::prev(entries_.end());
+  const auto [first, last] = places_.equal_range(hash_of(oldest->key));
+  places_.erase(std::find_if(first, last, [&](const auto& at) { return at.second == oldest; }));
+  Entry entry = std::move(*oldest);
+  entries_.pop_back();
+  return entry;
+}
+
+std::size_t kept_plans(std::size_t given, const Segment& segment) {
+  constexpr std::size_t kLeast = 16, kMost = 256, kSteps = 4096;
+  if (given != 0) return given;
+  return std::clamp(kSteps / std::max<std::size_t>(segment.steps.size(), 1), kLeast, kMost);
 }
 
 void choose_arenas(PlanNode& node, const PlanNode& from) {

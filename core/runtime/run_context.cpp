@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/runtime/plan_node.hpp"
 #include "core/runtime/segment_run.hpp"
 
 namespace backplane::core {
@@ -84,12 +85,12 @@ SegmentContext& RunContext::context_of(const std::shared_ptr<const Segment>& seg
                                        std::size_t depth) {
   ++use_count_;
   for (Cached& cached : cached_) {
-    if (&cached.context->segment() == segment.get() && cached.depth == depth) {
+    if (cached.segment == segment.get() && cached.depth == depth) {
       cached.used = use_count_;
       return *cached.context;
     }
   }
-  if (cached_.size() >= max_contexts_) {
+  if (cached_.size() >= kept_plans(max_contexts_, *segment)) {
     const auto oldest =
         std::min_element(cached_.begin(), cached_.end(),
                          [](const Cached& a, const Cached& b) { return a.used < b.used; });
@@ -97,21 +98,20 @@ SegmentContext& RunContext::context_of(const std::shared_ptr<const Segment>& seg
       cached_.erase(oldest);  // what this run left in earlier segments stays
   }
   cached_.push_back(
-      {depth, use_count_,
+      {segment.get(), depth, use_count_,
        std::make_unique<SegmentContext>(segment, state_.devices, state_.program, state_.threads)});
   return *cached_.back().context;
 }
 
 SegmentContext* RunContext::find_context(const Segment& segment) {
   for (const Cached& cached : cached_) {
-    if (&cached.context->segment() == &segment && cached.depth == 0) return cached.context.get();
+    if (cached.segment == &segment && cached.depth == 0) return cached.context.get();
   }
   return nullptr;
 }
 
 void RunContext::forget(const Segment& segment) {
-  std::erase_if(cached_,
-                [&](const Cached& cached) { return &cached.context->segment() == &segment; });
+  std::erase_if(cached_, [&](const Cached& cached) { return cached.segment == &segment; });
 }
 
 SegmentContext& RunContext::bound_context(const std::shared_ptr<const Segment>& segment,

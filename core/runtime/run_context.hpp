@@ -14,7 +14,7 @@ namespace backplane::core {
 class RunContext {
  public:
   /// `is_body`: devices are told of the run that it is part of, not of it. Takes its arenas from `pool`, which outlives
-  /// it; without one, from a pool of its own.
+  /// it; without one, from a pool of its own. `max_contexts` as `given` of kept_plans.
   RunContext(const Program& program, bp_threads* threads, std::size_t max_contexts,
              bool is_body = false, ArenaPool* pool = nullptr);
   ~RunContext();
@@ -51,6 +51,7 @@ class RunContext {
 
  private:
   struct Cached {
+    const Segment* segment;  ///< the context's: hundreds are looked through
     std::size_t depth;
     std::uint64_t used;
     std::unique_ptr<SegmentContext> context;

@@ -345,7 +345,7 @@ void PlanAudit::add_plans(const std::shared_ptr<Generation>& generation, const P
     plans_.push_back({generation, std::const_pointer_cast<Segment>(plan.segment)});
     if (plans_.back().is_of_body()) ++body_plan_count_;
   }
-  for (const PlanNode::Next& next : plan.next) add_plans(generation, *next.node);
+  for (const PlanList::Entry& next : plan.next) add_plans(generation, *next.node);
 }
 
 std::string PlanAudit::overlap() const {

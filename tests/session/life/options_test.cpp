@@ -144,7 +144,7 @@ TEST_F(SessionOptions, L2EntriesAreKeptAndEverythingElseIsRefused) {
 TEST_F(SessionOptions, L2OptionsCanBeAskedForWithTheirDefaults) {
   Options given = options({{"providers", "cpu"}, {"fallback", "allow"}});
   EXPECT_EQ(given.get("fallback"), "allow");
-  EXPECT_EQ(given.get("plan_cache"), "16");
+  EXPECT_EQ(given.get("plan_cache"), "0");
   EXPECT_EQ(given.get("providers"), "cpu");
   given.AppendExecutionProvider("fakegpu:1");
   EXPECT_EQ(given.get("providers"), "cpu,fakegpu:1");

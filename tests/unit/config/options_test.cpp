@@ -161,7 +161,7 @@ TEST(Options, WrongValuesNameTheKeyAndWhatItTakes) {
   for (const char* value : {"-1", "1025", "two", "1.5", "", " 1", "1 ", "99999999999999999999"}) {
     EXPECT_HOLDS(set_failure("threads", value), "from 0 to 1024") << value;
   }
-  EXPECT_HOLDS(set_failure("plan_cache", "0"), "from 1");
+  EXPECT_HOLDS(set_failure("plan_cache", "-1"), "from 0");
   EXPECT_EQ(set_failure("memory_limit", "8589934591GiB"), "");
   for (const char* value : {"8589934592GiB", "18014398509481984KiB", "9223372036854775808", "1TiB"})
     EXPECT_HOLDS(set_failure("memory_limit", value), "'memory_limit'") << value;

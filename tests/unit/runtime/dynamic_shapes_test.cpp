@@ -19,7 +19,7 @@ std::shared_ptr<Environment> environment() {
     EnvironmentOptions options;
     options.threads = 2;
     options.log_level = "error";
-    options.plugin_path = {BACKPLANE_TEST_PLUGIN_DIR};
+    options.plugin_path = {BACKPLANE_TEST_PLUGIN_DIR, BACKPLANE_TEST_FIXTURES_DIR};
     return std::make_shared<Environment>(options, Logger::Sink());
   }();
   return shared;
@@ -51,10 +51,11 @@ std::vector<T> elements(const RuntimeValue& value) {
 /// A model whose output is "y".
 class DynamicShapes : public ::testing::Test {
  protected:
-  void open(const ModelMaker& maker, std::size_t plan_cache = 16) {
+  void open(const ModelMaker& maker, std::size_t plan_cache = 16,
+            const std::vector<std::string>& providers = {"cpu"}) {
     bytes_ = maker.bytes();
     SessionOptions options;
-    options.providers = {{"cpu", {}}};
+    for (const std::string& provider : providers) options.providers.push_back({provider, {}});
     options.optimization = OptimizationLevel::None;
     options.plan_cache = plan_cache;
     session_ =
@@ -84,6 +85,11 @@ class PlanCache : public DynamicShapes {
   void open_negation(std::size_t plan_cache) {
     ModelMaker maker;
     open(maker.input("x", {"n"}).node("Neg", {"x"}, "y").output("y"), plan_cache);
+  }
+  /// Runs with `count` sizes; returns how many plans are kept.
+  std::size_t kept_of(std::int64_t count) {
+    for (std::int64_t size = 1; size <= count; ++size) run_with(size);
+    return generation({"x"})->plans.next.size();
   }
   void run_with(std::int64_t size) { EXPECT_EQ(run({{"x", ones(size).get()}})->dims, Dims{size}); }
   std::uint64_t plans() { return plan_count({"x"}); }
@@ -120,6 +126,35 @@ TEST_F(PlanCache, IsBoundedAndKeepsTheLatest) {
   EXPECT_EQ(plans(), 11u) << "8 was used least recently and made room";
   run_with(8);
   EXPECT_EQ(plans(), 12u);
+}
+
+TEST_F(PlanCache, HoldsHundredsOfASmallModelWhereNoNumberIsGiven) {
+  open_negation(0);
+  EXPECT_EQ(kept_of(300), 256u);
+  for (std::int64_t size = 300; size > 300 - 256; --size) run_with(size);
+  EXPECT_EQ(plans(), 300u);
+  run_with(300 - 256);
+  EXPECT_EQ(plans(), 301u);
+}
+
+TEST_F(PlanCache, HoldsFewerOfALargerModel) {
+  ModelMaker maker;
+  maker.input("x", {"n"});
+  const int nodes = 200;
+  std::string before = "x";
+  for (int i = 0; i < nodes; ++i) {
+    const std::string after = i + 1 == nodes ? "y" : "v" + std::to_string(i);
+    maker.node("Round", {before}, after);
+    before = after;
+  }
+  open(maker.output("y"), 0);
+  EXPECT_EQ(kept_of(30), 4096u / nodes);
+}
+
+TEST_F(PlanCache, HoldsFewWhereThereAreOtherDevicesThanTheHost) {
+  ModelMaker maker;
+  open(maker.input("x", {"n"}).node("Neg", {"x"}, "y").output("y"), 0, {"null", "cpu"});
+  EXPECT_EQ(kept_of(20), 16u);
 }
 
 TEST_F(PlanCache, OfOnePlanWorks) {
@@ -199,7 +234,8 @@ class Segments : public DynamicShapes {
  protected:
   static std::size_t depth(const PlanNode& from) {
     std::size_t deepest = 0;
-    for (const PlanNode::Next& next : from.next) deepest = std::max(deepest, 1 + depth(*next.node));
+    for (const PlanList::Entry& next : from.next)
+      deepest = std::max(deepest, 1 + depth(*next.node));
     return deepest;
   }
 };
