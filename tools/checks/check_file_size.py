@@ -25,6 +25,7 @@ MEMBER_INITIALIZER = re.compile(r"\)[^()]*(?<!:):(?!:)(?:.*,)?\s*[\w:]+(?:<[^()]
 LAMBDA = re.compile(r"(?:^|[^\w\])\s])\s*\[[^\[\]]*\]\s*(?:\((?:[^()]|\([^()]*\))*\))?"
                     r"\s*(?:mutable|noexcept|constexpr|->\s*[\w:<>,&*\s]+|\s)*$")
 MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:[^\n]*\\\n)*", re.M)
+PIECE = re.compile(r"[{};]|[^{};]+")
 RAW_STRING = re.compile(r'R"(\w*)\((.*?)\)\1"', re.S)
 KERNEL_HEAD = re.compile(r"(?:KERNEL|FUNCTION|__kernel|__global__|__device__|extern \"C\")\b")
 SHELL_HEAD = re.compile(r"(?:function\s+)?\w+\s*\(\)")
@@ -49,29 +50,30 @@ def cxx_functions(text):
     code = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda m: "\n" * m.group().count("\n"), code,
                   flags=re.M)
     line, head, head_line, stack, depth = 1, "", 1, [], 0  # depth: braces inside a function
-    for char in code:
-        line += char == "\n"
-        if char == "{" and depth:
+    for piece in PIECE.findall(code):
+        if piece == "{" and depth:
             depth += 1
-        elif char == "{":
+        elif piece == "{":
             kind = kind_of_brace(head)
             depth = int(kind in ("function", "lambda"))
             stack.append((kind, head_line, head))
             head = ""
-        elif char == "}" and depth > 1:
+        elif piece == "}" and depth > 1:
             depth -= 1
-        elif char == "}":
+        elif piece == "}":
             kind, first, name = stack.pop() if stack else ("scope", line, "")
             depth, head = 0, ""
             if kind in ("function", "lambda"):
                 yield " ".join(name.split()), first, line - first + 1
             if kind in ("lambda", "part of a head"):
                 head, head_line = name + "{}", first
-        elif char == ";" and not depth:
+        elif piece == ";" and not depth:
             head = ""
         elif not depth:
-            head_line = head_line if head.strip() else line
-            head += char
+            if not head.strip():
+                head_line = line + piece.count("\n", 0, len(piece) - len(piece.lstrip()))
+            head += piece
+        line += piece.count("\n")
 
 
 def macros(text):

@@ -2,11 +2,20 @@
 
 import argparse
 import pathlib
+import re
 import sys
 import tempfile
 
 LEFT_OUT = {".git", ".deps", "build", "__pycache__"}
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Each alternative begins with its character, which the search then looks for alone; a quote after a digit divides digits.
+COMMENT_OR_LITERAL = re.compile(r"""
+    //[^\n]*
+    | /\*.*?(?:\*/|\Z)
+    | R(?<![^\W_]R)"(?P<delimiter>[^(]*)\(.*?(?:\)(?P=delimiter)"|\Z)
+    | "(?:\\.?|[^"\\\n])*["\n]?
+    | '(?<![^\W_]')(?:\\.?|[^'\\\n])*['\n]?
+    """, re.S | re.X)
 
 
 def files(root, suffixes, *folders):
@@ -29,36 +38,17 @@ def text_of(path):
 
 def without_comments_and_strings(text, keep_strings=False):
     """C++ text of the same length in lines, with comments (and the inside of literals) blanked."""
-    out = []
-    i = 0
-    while i < len(text):
-        if text.startswith("//", i):
-            end = text.find("\n", i)
-            i = len(text) if end < 0 else end
-        elif text.startswith("/*", i):
-            end = text.find("*/", i + 2)
-            end = len(text) if end < 0 else end + 2
-            out.append("\n" * text.count("\n", i, end) or " ")
-            i = end
-        elif text[i] == "R" and text.startswith('R"', i) and not text[i - 1 : i].isalnum():
-            opening = text.find("(", i)
-            closing = ")" + text[i + 2 : opening] + '"'
-            end = text.find(closing, opening)
-            end = len(text) if end < 0 else end + len(closing)
-            piece = text[i:end]
-            out.append(piece if keep_strings else '""' + "\n" * piece.count("\n"))
-            i = end
-        elif text[i] == '"' or (text[i] == "'" and not text[i - 1 : i].isalnum()):
-            quote, end = text[i], i + 1
-            while end < len(text) and text[end] != quote and text[end] != "\n":
-                end += 2 if text[end] == "\\" else 1
-            piece = text[i : end + 1]
-            out.append(piece if keep_strings else quote + quote)
-            i = end + 1
-        else:
-            out.append(text[i])
-            i += 1
-    return "".join(out)
+    def blanked(found):
+        piece = found.group()
+        if piece.startswith("//"):
+            return ""
+        if piece.startswith("/*"):
+            return "\n" * piece.count("\n") or " "
+        if keep_strings:
+            return piece
+        return '""' + "\n" * piece.count("\n") if piece[0] == "R" else piece[0] * 2
+
+    return COMMENT_OR_LITERAL.sub(blanked, text)
 
 
 def write_tree(root, tree):
