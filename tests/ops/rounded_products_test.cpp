@@ -139,9 +139,10 @@ void run_sweep(GraphCase (*make)(Random&), std::uint64_t cases) {
   for (std::uint64_t seed = 1; seed <= (is_full() ? 10 : 1) * cases; ++seed) {
     Random random(seed);
     const GraphCase graph = make(random);
+    const std::vector<reference::Array> expected = expected_of(graph);
     for (const Target& target : rounding_targets()) {
       for (const char* optimization : {"none", "all"}) {
-        const Outcome outcome = run_case(graph, target, Form::Fixed, optimization);
+        const Outcome outcome = run_case(graph, expected, target, Form::Fixed, optimization);
         ASSERT_EQ(outcome.kind, Outcome::Kind::Passed)
             << "seed " << seed << " on " << target.name << ", " << optimization << ": "
             << outcome.text << "\n"

@@ -37,9 +37,10 @@ struct Outcome {
   std::string text = {};  // why it was refused or failed
 };
 
-/// Runs twice on one session; both results must be right. `optimization` is the option's value.
-Outcome run_case(const GraphCase& graph, const Target& target, Form form,
-                 const std::string& optimization);
+/// Runs twice on one session; both results must be right, which is as expected_of() has it. `optimization` is the option's
+/// value.
+Outcome run_case(const GraphCase& graph, const std::vector<reference::Array>& expected,
+                 const Target& target, Form form, const std::string& optimization);
 
 /// The case as a model's bytes.
 std::string model_of(const GraphCase& graph, Form form);

@@ -112,6 +112,7 @@ double greatest_float(const Format& format) {
 
 double round_float(const Format& format, double value) {
   if (format.type == ElementType::Double || std::isnan(value)) return value;
+  if (format.type == ElementType::Float) return static_cast<float>(value);
   if (format.special == Special::NegativeZeroIsNan && value == 0) return 0;
   const double limit = greatest_float(format);
   double rounded = value;
@@ -158,6 +159,9 @@ std::uint64_t encode_float(const Format& format, double value) {
     std::memcpy(&pattern, &value, sizeof(pattern));
     return pattern;
   }
+  if (format.type == ElementType::Float && !std::isnan(value)) {
+    return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  }
   const double rounded = round_float(format, value);
   const std::uint64_t sign_bit = std::uint64_t{1} << (format.bits - 1);
   const std::uint64_t sign = std::signbit(rounded) ? sign_bit : 0;
@@ -185,6 +189,9 @@ double decode_float(const Format& format, std::uint64_t pattern) {
     double value = 0;
     std::memcpy(&value, &pattern, sizeof(value));
     return value;
+  }
+  if (format.type == ElementType::Float) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(pattern));
   }
   pattern &= mask_of(format.bits);
   const bool negative = (pattern >> (format.bits - 1)) != 0;

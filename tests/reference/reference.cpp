@@ -144,18 +144,6 @@ Dims broadcast(const Dims& a, const Dims& b) {
   return result;
 }
 
-void for_each_index(const Dims& dims, const std::function<void(const Dims& index)>& body) {
-  const std::int64_t count = element_count(dims);
-  Dims index(dims.size(), 0);
-  for (std::int64_t done = 0; done < count; ++done) {
-    body(index);
-    for (std::size_t axis = dims.size(); axis > 0; --axis) {
-      if (++index[axis - 1] < dims[axis - 1]) break;
-      index[axis - 1] = 0;
-    }
-  }
-}
-
 std::int64_t offset_broadcast(const Dims& dims, const Dims& index) {
   std::int64_t offset = 0;
   const std::size_t skipped = index.size() - dims.size();

@@ -79,23 +79,6 @@ Window transposed_window_of(const Call& call, const Dims& x_dims, const Dims& ke
   return window;
 }
 
-void for_each_tap(const Window& window, const Dims& index, const Dims& x_dims,
-                  const std::function<void(std::int64_t at, std::int64_t tap)>& body) {
-  std::int64_t tap = 0;
-  for_each_index(window.kernel, [&](const Dims& k) {
-    std::int64_t at = 0;
-    bool inside = true;
-    for (std::size_t axis = 0; axis < window.kernel.size(); ++axis) {
-      const std::int64_t place = index[axis + 2] * window.strides[axis] +
-                                 k[axis] * window.dilations[axis] - window.pads_begin[axis];
-      inside = inside && place >= 0 && place < x_dims[axis + 2];
-      at = at * x_dims[axis + 2] + place;
-    }
-    if (inside) body(at, tap);
-    ++tap;
-  });
-}
-
 double padded_count(const Window& window, const Dims& index, const Dims& x_dims) {
   double count = 1;
   for (std::size_t axis = 0; axis < window.kernel.size(); ++axis) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "tests/reference/reference.hpp"
 
@@ -29,8 +28,22 @@ Window transposed_window_of(const Call& call, const Dims& x_dims, const Dims& ke
 
 /// Calls body(offset in the image, offset in the window) for every element of the window at output
 /// index [n, c, o...] that lies inside of the image.
-void for_each_tap(const Window& window, const Dims& index, const Dims& x_dims,
-                  const std::function<void(std::int64_t at, std::int64_t tap)>& body);
+template <class Body>
+void for_each_tap(const Window& window, const Dims& index, const Dims& x_dims, const Body& body) {
+  std::int64_t tap = 0;
+  for_each_index(window.kernel, [&](const Dims& k) {
+    std::int64_t at = 0;
+    bool inside = true;
+    for (std::size_t axis = 0; axis < window.kernel.size(); ++axis) {
+      const std::int64_t place = index[axis + 2] * window.strides[axis] +
+                                 k[axis] * window.dilations[axis] - window.pads_begin[axis];
+      inside = inside && place >= 0 && place < x_dims[axis + 2];
+      at = at * x_dims[axis + 2] + place;
+    }
+    if (inside) body(at, tap);
+    ++tap;
+  });
+}
 
 /// Elements of the window that lie in the image or its pads.
 double padded_count(const Window& window, const Dims& index, const Dims& x_dims);
