@@ -144,9 +144,13 @@ def wrong_labels(frozen, today, manual):
     if str(minor) not in history:
         yield f"the history has no row for 1.{minor}"
     old_fields = {(name, *field_names(field)) for name, fields in structs(frozen) for field in fields}
+    bodies = {}
+    for header in headers(today):
+        for name, body in re.findall(r"^typedef struct (\w+) \{(.*?)\n\} \1;", header.read_text(encoding="utf-8"), re.S | re.M):
+            bodies[name] = body
     for name, fields in structs(today):
         for field in fields:
-            label = since(today, name, field_names(field)[-1])
+            label = since(bodies[name], field_names(field)[-1])
             if label == "1.0" and (name, *field_names(field)) not in old_fields:
                 yield f"{name}.{field_names(field)[-1]} says Since: 1.0, and came later"
     for header in headers(today):
@@ -159,16 +163,11 @@ def wrong_labels(frozen, today, manual):
                 yield f"the history does not name {interface}"
 
 
-def since(include, struct, field):
-    """The version in the comment above a function of a struct; None where it has none."""
-    for header in headers(include):
-        text = header.read_text(encoding="utf-8")
-        body = re.search(r"typedef struct " + struct + r" \{(.*?)\n\} " + struct + ";", text, re.S)
-        place = re.search(r"\(\*" + field + r"\)", body.group(1)) if body else None
-        if place:
-            labels = re.findall(r"Since:\s*(?:\*\s*)?([\d.]+)", body.group(1)[: place.start()])
-            return labels[-1] if labels else None
-    return None
+def since(body, field):
+    """The version in the comment above a function of a struct with this body; None where it has none."""
+    place = re.search(r"\(\*" + field + r"\)", body)
+    labels = re.findall(r"Since:\s*(?:\*\s*)?([\d.]+)", body[: place.start()]) if place else []
+    return labels[-1] if labels else None
 
 
 def read_table():
