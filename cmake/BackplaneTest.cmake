@@ -127,6 +127,8 @@ function(backplane_script_test)
            WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
   _backplane_test_properties(${arg_NAME} "${arg_LABELS}" "${arg_TIMEOUT}" ${arg_NEEDS})
   set_tests_properties(${arg_NAME} PROPERTIES SKIP_RETURN_CODE 77)
+  # NumPy's library of products lets its threads wait for each other at full speed, beside other tests.
+  set_property(TEST ${arg_NAME} APPEND PROPERTY ENVIRONMENT OPENBLAS_NUM_THREADS=1)
   if(arg_SERIAL)
     set_tests_properties(${arg_NAME} PROPERTIES RUN_SERIAL ON)
   endif()
