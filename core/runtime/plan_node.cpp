@@ -1,18 +1,17 @@
 #include "core/runtime/plan_node.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <set>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include <string_view>
 
 namespace backplane::core {
-
 namespace {
 
-std::uint64_t hash_of(const PlanKey& key) {
-  return XXH3_64bits(key.data(), key.size() * sizeof(PlanKey::value_type));
+std::size_t hash_of(const PlanKey& key) {
+  return std::hash<std::string_view>()(
+      {reinterpret_cast<const char*>(key.data()), key.size() * sizeof(PlanKey::value_type)});
 }
 
 }  // namespace

@@ -39,8 +39,7 @@ class PlanList {
 
  private:
   std::list<Entry> entries_;
-  std::unordered_multimap<std::uint64_t, std::list<Entry>::iterator>
-      places_;  ///< by the key's hash
+  std::unordered_multimap<std::size_t, std::list<Entry>::iterator> places_;  ///< by the key's hash
 };
 
 /// A planned segment and what came after it, by what became known.
