@@ -241,8 +241,8 @@ std::vector<KeyRow> graph_rows() {
        .apply = [](Options& options, Key,
                    Given values) { options.session.placement = placement(values); }},
       {.key = {"plan_cache",
-               "plans kept at most, one for each set of input shapes; 0: 16, and on the host alone "
-               "up to 256 of few steps",
+               "plans kept at most, one for each set of input shapes; 0: 16, and in the host's "
+               "memory alone up to 256 of few steps",
                "0", "0 .. 65536"},
        .apply =
            [](Options& options, Key key, Given values) {

@@ -97,7 +97,7 @@ struct SessionOptions {
   PlacementPolicy placement_policy = PlacementPolicy::Priority;
   std::string copy_rates = "auto";  ///< file of measured copy rates; "off": none
   std::map<std::string, std::int64_t> dims;
-  std::size_t plan_cache = 0;  ///< 0: 16, and more of small models on the host
+  std::size_t plan_cache = 0;  ///< 0: 16, and more of small models in the host's memory
   std::string external_data;
   ExecutionOrder execution_order = ExecutionOrder::Default;
   std::filesystem::path

@@ -133,7 +133,7 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  * dim.NAME                         the size of a symbolic dimension
  * dim_denotation.NAME              the size of dimensions with a denotation, such as DATA_BATCH
  * plan_cache                       plans kept at most, one for each set of input shapes; 0: 16, and          0
- *                                  with the host's processor alone up to 256, of 4,096 steps together
+ *                                  devices of the host's memory alone up to 256, of 4,096 steps together
  * external_data                    for a model given as bytes: the folder of its external data, or the file that it
  *                                  was read from. A model given by its path has them beside it. Data cannot lie
  *                                  elsewhere, be it by links, than below that folder or where the file, all its

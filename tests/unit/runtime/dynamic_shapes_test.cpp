@@ -151,10 +151,13 @@ TEST_F(PlanCache, HoldsFewerOfALargerModel) {
   EXPECT_EQ(kept_of(30), 4096u / nodes);
 }
 
-TEST_F(PlanCache, HoldsFewWhereThereAreOtherDevicesThanTheHost) {
-  ModelMaker maker;
-  open(maker.input("x", {"n"}).node("Neg", {"x"}, "y").output("y"), 0, {"null", "cpu"});
-  EXPECT_EQ(kept_of(20), 16u);
+TEST_F(PlanCache, HoldsFewWhereADeviceHasMemoryOfItsOwn) {
+  for (const std::vector<std::string>& providers :
+       {std::vector<std::string>{"fakegpu", "cpu"}, {"fakegpu"}, {"null", "cpu"}}) {
+    ModelMaker maker;
+    open(maker.input("x", {"n"}).node("Relu", {"x"}, "y").output("y"), 0, providers);
+    EXPECT_EQ(kept_of(20), providers[0] == "null" ? 20u : 16u);
+  }
 }
 
 TEST_F(PlanCache, OfOnePlanWorks) {
