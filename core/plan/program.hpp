@@ -71,8 +71,7 @@ struct ProgramContext {
   bool deterministic = false;
   bool parallel = false;  ///< steps that do not depend on each other may run at the same time
   unsigned inter_op_threads = 0;  ///< that run them; 0: all of `threads`
-  std::size_t max_plans =
-      1;  ///< that are kept of a program, the most recently used; 0: more of smaller ones
+  std::size_t max_plans = 1;      ///< kept of a program, the last used; 0: more of smaller ones
   ExecutionOrder execution_order = ExecutionOrder::Default;
   const Graph& graph() const { return body != nullptr ? *body : model->graph; }
   /// The session's passes, for what the cut tells and function bodies bring; `evaluate` computes nodes of constants, and

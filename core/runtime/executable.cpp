@@ -21,12 +21,11 @@ void collect_segments(const PlanNode& plan, std::vector<std::shared_ptr<const Se
 
 /// Plans may hold work that a device recorded, and memory there: where one has memory of its own, few are kept.
 std::size_t most_plans(const ProgramContext& context) {
-  constexpr std::size_t kOnDevices = 16;
   const std::vector<SessionDevice>& devices = context.devices->devices;
   const bool is_host_alone = std::all_of(devices.begin(), devices.end(), [](const auto& entry) {
     return entry.device->on_host_memory();
   });
-  return context.max_plans != 0 || is_host_alone ? context.max_plans : kOnDevices;
+  return context.max_plans != 0 || is_host_alone ? context.max_plans : kLeastPlans;
 }
 
 }  // namespace

@@ -46,9 +46,9 @@ PlanList::Entry PlanList::take_back() {
 }
 
 std::size_t kept_plans(std::size_t given, const Segment& segment) {
-  constexpr std::size_t kLeast = 16, kMost = 256, kSteps = 4096;
+  constexpr std::size_t kMost = 256, kSteps = 4096;
   if (given != 0) return given;
-  return std::clamp(kSteps / std::max<std::size_t>(segment.steps.size(), 1), kLeast, kMost);
+  return std::clamp(kSteps / std::max<std::size_t>(segment.steps.size(), 1), kLeastPlans, kMost);
 }
 
 void choose_arenas(PlanNode& node, const PlanNode& from) {

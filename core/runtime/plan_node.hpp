@@ -52,6 +52,9 @@ struct PlanNode {
   PlanList next;  ///< bounded
 };
 
+/// Plans of any program that are kept where no number was given.
+inline constexpr std::size_t kLeastPlans = 16;
+
 /// How many plans are kept, one of which is `segment`: `given`, where it is not 0. Planning costs by the step, and so does what
 /// is kept of it, while the shapes of a program's runs are as many whatever it has of steps.
 std::size_t kept_plans(std::size_t given, const Segment& segment);
