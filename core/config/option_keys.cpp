@@ -298,6 +298,12 @@ std::vector<KeyRow> life_rows() {
                "true", "true | false"},
        .apply = [](Options& options, Key key,
                    Given values) { options.session.zero_copy = truth(key, values[0]); }},
+      {.key = {"denormals_as_zero",
+               "whether the host takes numbers below the normal ones as 0 in runs, which is faster "
+               "where there are many",
+               "false", "true | false"},
+       .apply = [](Options& options, Key key,
+                   Given values) { options.session.denormals_as_zero = truth(key, values[0]); }},
       {.key = {"arena", "a run's memory is kept for the next run", "true", "true | false"},
        .apply = [](Options& options, Key key,
                    Given values) { options.session.arena = truth(key, values[0]); }},

@@ -84,6 +84,7 @@ struct SessionOptions {
   OptimizationLevel optimization = OptimizationLevel::All;
   std::set<std::string> disabled_passes;
   bool deterministic = false;
+  bool denormals_as_zero = false;  ///< where the host computes
   bool parallel = false;  ///< steps that do not depend on each other may run at the same time
   unsigned inter_op_threads = 0;  ///< that run such steps; 0: as many as `threads`
   std::vector<std::filesystem::path> custom_ops;

@@ -69,6 +69,7 @@ struct ProgramContext {
   CastRules casts;  ///< that may be inserted for a device's sake
   Spill spill = Spill::Forbidden;
   bool deterministic = false;
+  bool denormals_as_zero = false;  ///< where the host computes
   bool parallel = false;  ///< steps that do not depend on each other may run at the same time
   unsigned inter_op_threads = 0;  ///< that run them; 0: all of `threads`
   std::size_t max_plans = 1;      ///< kept of a program, the last used; 0: more of smaller ones

@@ -23,6 +23,8 @@
 #include <pthread.h>
 #include <thread>
 
+#include "core/base/denormals.hpp"
+
 namespace backplane::core {
 namespace {
 
@@ -150,7 +152,8 @@ struct Worker {
   alignas(kCacheLine) std::atomic<std::uint32_t> mail{kIdle};
   std::uint32_t home = 0;  ///< the home part; 0 (the owner's own) means none
   Loop loop;
-  const void* work = nullptr;  ///< of the owner
+  const void* work = nullptr;  ///< of the owner, as are the next
+  DenormalControl denormals;
   /// 1 from when the worker decided to sleep until somebody wakes it.
   alignas(kCacheLine) std::atomic<std::uint32_t> asleep{0};
   std::uint32_t index = 0;
@@ -288,10 +291,12 @@ bool ThreadPool::Impl::help() {
 /// The owner's part of a loop whose home parts are as many as `workers` and the owner.
 void ThreadPool::Impl::share(const Loop& loop, unsigned workers) {
   next_.store(0, std::memory_order_relaxed);
+  const DenormalControl denormals = DenormalControl::of_thread();
   for (unsigned i = 0; i < workers; ++i) {
     Worker& worker = *workers_[i];
     worker.loop = loop;
     worker.work = t_work;
+    worker.denormals = denormals;
     worker.home = i + 1;
     worker.mail.store(kOffered, std::memory_order_release);
     // A worker that falls asleep right now may miss the offer, which is then taken back; the next
@@ -356,6 +361,7 @@ void ThreadPool::Impl::work(Worker& self) {
     }
     const Loop loop = self.loop;
     t_work = self.work;
+    self.denormals.apply();
     loop.run_home(self.home, self.index);
     loop.run_chunks(next_, self.index);
     t_work = nullptr;

@@ -12,7 +12,8 @@ namespace backplane::core {
 /// while the first one runs, is done by that caller alone. So is a loop inside a part of a loop.
 ///
 /// Workers spin for a short while after a loop, then sleep; a loop that finds them asleep wakes
-/// them. They block all signals but those of their own faults, so that handlers run on the application's threads.
+/// them. They block all signals but those of their own faults, so that handlers run on the application's threads. What the caller's
+/// thread does with numbers below the normal ones, to take them as 0 or not, they do in its loop.
 /// Threads: parallel_for and grow from any thread; destroy it when no loop runs.
 class ThreadPool {
  public:

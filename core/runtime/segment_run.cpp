@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "core/base/denormals.hpp"
 #include "core/plugin_host/host_copy.hpp"
 #include "core/plugin_host/status.hpp"
 #include "core/runtime/control_step.hpp"
@@ -13,6 +14,7 @@
 namespace backplane::core {
 
 void SegmentRun::execute(std::size_t depth) {
+  const DenormalsAsZero denormals(run_.program.context().denormals_as_zero);
   const RunControls& controls = run_.controls;
   if (context_.captures().empty()) return execute_plainly();
   if (controls.observer == nullptr && controls.spans == nullptr) return execute_captured(depth);

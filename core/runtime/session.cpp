@@ -419,6 +419,7 @@ ProgramContext Session::program_context(const std::string& path, const DeviceSet
   context.threads = &threads;
   set_placement(context);
   context.deterministic = options_.deterministic;
+  context.denormals_as_zero = options_.denormals_as_zero;
   context.parallel = options_.parallel;
   context.inter_op_threads = options_.inter_op_threads;
   context.max_plans = options_.plan_cache;

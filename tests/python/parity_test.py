@@ -392,8 +392,19 @@ class Entries(unittest.TestCase):
             session = self.made("session.model_external_initializers_file_folder_path", folder, ["cpu"], data)
             np.testing.assert_array_equal(session.run(None, {"x": weights})[0], 2 * weights)
 
+    def test_denormals_as_zero(self):
+        product = suite.model([suite.helper.make_node("Mul", ["x", "x2"], ["y"])], [suite.tensor("x", 1, [5]), suite.tensor("x2", 1, [5])],
+                              [suite.tensor("y", 1, [5])])
+        feeds = {"x": np.full(5, 1e-40, np.float32), "x2": np.full(5, 1e20, np.float32)}
+        for value, count in (("1", 0), ("0", 5)):
+            session = self.made("session.set_denormal_as_zero", value, ["cpu"], product)
+            self.assertEqual(np.count_nonzero(session.run(None, feeds)[0]), count)
+            self.assertEqual(session.option("denormals_as_zero"), "true" if value == "1" else "false")
+        with self.assertRaisesRegex(InvalidArgument, "denormals_as_zero.*'yes'"):
+            self.made("session.set_denormal_as_zero", "yes")
+
     def test_what_is_not_done_is_said(self):
-        for key, value in (("session.set_denormal_as_zero", "1"), ("session.optimized_model_external_initializers_file_name", "w.bin"),
+        for key, value in (("session.optimized_model_external_initializers_file_name", "w.bin"),
                            ("session.disable_quant_qdq", "1"), ("ep.context_enable", "1")):
             with self.assertWarnsRegex(UserWarning, f"'{key}' is kept and does nothing") as warned:
                 SessionOptions().add_session_config_entry(key, value)
@@ -404,7 +415,6 @@ class Entries(unittest.TestCase):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             self.made("session.save_model_format", "ONNX")
-            self.made("session.set_denormal_as_zero", "0")
             self.made("session.disable_prepacking", "1")
 
 

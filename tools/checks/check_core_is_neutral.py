@@ -24,7 +24,7 @@ CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 FUNCTIONS = (r"(?:exp2?|expm1|log2|log10|log1p|tanh|sinh|cosh|sin|cos|tan|asin|acos|atan2?|erfc?|tgamma|lgamma|pow|sqrt|cbrt|"
              r"hypot|fma)")
 ARITHMETIC = re.compile(
-    r"\b(?:_mm\d*_(?!(?:pause|loadu_si128|stream_si128|sfence)\b)\w+|__builtin_ia32_(?!pause\b)\w+|hwy::\w+|"
+    r"\b(?:_mm\d*_(?!(?:pause|loadu_si128|stream_si128|sfence)\b)\w+|__builtin_ia32_(?!(?:pause|stmxcsr|ldmxcsr)\b)\w+|hwy::\w+|"
     r"std::(?:inner_product|transform_reduce|log[fl]?|" + FUNCTIONS + r"[fl]?))\b|"
     # As C's, too; `log(` alone may be a function that writes to the log.
     r"(?<![\w.>:~])(?:::)?" + FUNCTIONS + r"[fl]?(?=\s*\()|(?<![\w.>:])(?:::log[fl]?|log[fl])(?=\s*\()")

@@ -123,6 +123,9 @@ BACKPLANE_API void backplane_string_destroy(backplane_string* string);
  *                                  provider_claims
  * enabled_passes                   likewise: run below their optimization level too
  * deterministic                    true | false                                                           false
+ * denormals_as_zero                true | false: in runs the host's threads take numbers below the        false
+ *                                  normal ones (2^-126 of a float) as 0, which is much faster where a model has many;
+ *                                  planning does not, and devices with processors of their own do as they do
  * execution_mode                   sequential | parallel: steps that do not depend on each other    sequential
  *                                  run at the same time; results are the same to the bit
  * inter_op_threads                 threads that run such steps; 0: as many as `threads`              0

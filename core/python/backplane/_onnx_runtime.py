@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any, Dict, Iterable, List
+from typing import Any, Dict, Iterable, List, Tuple
 
 # Its sessions go on without a provider that is not there, and warn: so does '?'.
 OF_ONNX_RUNTIME: Dict[str, str] = {"CPUExecutionProvider": "cpu"}
@@ -24,7 +24,6 @@ _OPTIONS_WITHOUT_MEANING: Dict[str, Iterable[str]] = {
 
 # Entries that are ONNX Runtime's and change results or files there; with such values they do nothing here, and why.
 _ENTRIES_WITHOUT_MEANING = {
-    "session.set_denormal_as_zero": ("1", "numbers below the normal ones are computed as they are"),
     "session.disable_quant_qdq": ("1", 'see the option "disabled_passes"'),
     "session.optimized_model_external_initializers_file_name": ("", "weights are saved within the optimized model's file"),
     "session.save_external_prepacked_constant_initializers": ("1", "see InferenceSession.save_plan"),
@@ -36,7 +35,10 @@ _ENTRIES_WITHOUT_MEANING = {
     "ep.context_enable": ("1", "see InferenceSession.save_plan")}
 
 NO_CPU = "session.disable_cpu_ep_fallback"
-OPTION_OF_ENTRY = {"session.model_external_initializers_file_folder_path": "external_data"}
+# Entries that set an option, and what their words are there.
+OPTION_OF_ENTRY: Dict[str, Tuple[str, Dict[str, str]]] = {
+    "session.model_external_initializers_file_folder_path": ("external_data", {}),
+    "session.set_denormal_as_zero": ("denormals_as_zero", {"0": "false", "1": "true"})}
 FORMATS = ("session.save_model_format", "session.load_model_format")
 
 

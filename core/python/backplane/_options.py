@@ -179,7 +179,8 @@ class SessionOptions:
     def add_session_config_entry(self, key: str, value: str) -> None:
         """A text that is kept with the session. Of ONNX Runtime's entries that change results or files some set what they mean, once a
         session is made: "session.disable_cpu_ep_fallback" the option "fallback", "session.model_external_initializers_file_folder_path"
-        "external_data". Others that would do something else here, or nothing, are errors or warned of."""
+        "external_data", "session.set_denormal_as_zero" "denormals_as_zero". Others that would do something else here, or nothing, are
+        errors or warned of."""
         if key in FORMATS and value.upper() != "ONNX":
             raise Unsupported(f"'{key}' cannot be '{value}': models are read and written in ONNX's format alone")
         warn_of_entry(key, value)
@@ -187,9 +188,10 @@ class SessionOptions:
 
     def obey_entries(self) -> None:
         """Of the package's own use, of a session's copy: does what entries of ONNX Runtime's say."""
-        for entry, option in OPTION_OF_ENTRY.items():
-            if self._set.get(f"entry.{entry}"):
-                self.set(option, self._set[f"entry.{entry}"])
+        for entry, (option, words) in OPTION_OF_ENTRY.items():
+            value = self._set.get(f"entry.{entry}")
+            if value:
+                self.set(option, words.get(value, value))
         if self._set.get(f"entry.{NO_CPU}") != "1":
             return
         asked = self.get("providers")

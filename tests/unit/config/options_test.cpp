@@ -45,10 +45,10 @@ auto fields_of(const Options& options) {
   const EnvironmentOptions& e = options.environment;
   const SessionOptions& s = options.session;
   return std::tie(e.threads, e.spinning, e.log_level, s.threads, s.providers, s.fallback,
-                  s.precision, s.optimization, s.deterministic, s.parallel, s.inter_op_threads,
-                  s.unused_rules, s.widening, s.placement_policy, s.copy_rates, s.plan_cache,
-                  s.execution_order, s.profile, s.log_level, s.memory_pattern, s.arena, s.zero_copy,
-                  s.capture, s.options_from_model);
+                  s.precision, s.optimization, s.deterministic, s.denormals_as_zero, s.parallel,
+                  s.inter_op_threads, s.unused_rules, s.widening, s.placement_policy, s.copy_rates,
+                  s.plan_cache, s.execution_order, s.profile, s.log_level, s.memory_pattern,
+                  s.arena, s.zero_copy, s.capture, s.options_from_model);
 }
 
 TEST(Options, EveryDocumentedDefaultIsWhatTheStructsHold) {

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/denormals.hpp"
+
 namespace backplane::core {
 namespace {
 
@@ -49,6 +51,35 @@ struct Record {
     return std::all_of(done.begin(), done.end(), [](std::uint32_t times) { return times == 1; });
   }
 };
+
+/// How many parts were done by threads that take numbers below the normal ones as 0, and by others.
+struct DenormalParts {
+  std::atomic<int> zero{0}, numbers{0};
+  static void part(void* argument, std::uint64_t, std::uint64_t, std::uint32_t) {
+    auto& self = *static_cast<DenormalParts*>(argument);
+    const bool is_zero = DenormalControl::of_thread() == DenormalControl::zero();
+    ++(is_zero ? self.zero : self.numbers);
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+};
+
+TEST(ThreadPool, WorkersTakeDenormalsAsTheCallerDoes) {
+  if (DenormalControl::zero() == DenormalControl()) GTEST_SKIP() << "no such control is known here";
+  ThreadPool pool(4, kQuick);
+  for (int i = 0; i < 20; ++i) {
+    DenormalParts plain, zero;
+    {
+      const DenormalsAsZero scope(true);
+      const DenormalsAsZero nothing(false);
+      pool.parallel_for(4, 64, 1, DenormalParts::part, &zero);
+      EXPECT_TRUE(DenormalControl::of_thread() == DenormalControl::zero());
+    }
+    EXPECT_TRUE(DenormalControl::of_thread() == DenormalControl());
+    pool.parallel_for(4, 64, 1, DenormalParts::part, &plain);
+    EXPECT_EQ(zero.numbers, 0);
+    EXPECT_EQ(plain.zero, 0);
+  }
+}
 
 TEST(ThreadPool, CoversEveryIndexOnce) {
   ThreadPool pool(4, kQuick);
