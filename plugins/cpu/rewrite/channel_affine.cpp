@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "plugins/cpu/kernels/subnormals.hpp"
+
 namespace backplane::cpu {
 namespace {
 
@@ -121,6 +123,7 @@ void ChannelAffine::compute(const std::vector<Step>& steps, int64_t channels, bo
     }
     out[c] = static_cast<float>(want_scale ? scale : shift);
   }
+  flush_idle_subnormals(out, channels);
 }
 
 std::string ChannelAffine::add(WorkingGraph& graph, const std::string& base, bool scale) const {

@@ -48,4 +48,8 @@ void lay_out_channels_last(WorkingGraph& graph);
 /// Products of constant weights that 16 bits hold exactly keep them so.
 void hold_weights_in_halves(WorkingGraph& graph, Isa isa);
 
+/// Products and convolutions read constants whose numbers below the normal ones are 0, where others are so large that these say
+/// nothing.
+void leave_out_subnormal_weights(WorkingGraph& graph);
+
 }  // namespace backplane::cpu

@@ -18,6 +18,7 @@ void rewrite_graph(const sdk::Graph& graph, sdk::Rewrite& edit, const CpuDevice&
   fuse_gates(work);
   lay_out_channels_last(work);
   hold_weights_in_halves(work, device.isa());
+  leave_out_subnormal_weights(work);
   work.emit();
 }
 
