@@ -32,7 +32,7 @@ void LineProduct<float>::pack(Weights weights, std::int64_t first, float* packed
   product_.pack(weights + first * depth_, 1.0f, packed, threads);
 }
 
-void LineProduct<float>::run(const float* a, const LiveRows&, const float* packed,
+void LineProduct<float>::run(const float* a, const LiveRows& live, const float* packed,
                              const float* bias, float* y, char* workspace,
                              const sdk::Threads& threads) const {
   const std::int64_t offset = 0;
@@ -44,6 +44,7 @@ void LineProduct<float>::run(const float* a, const LiveRows&, const float* packe
   args.packed = packed;
   args.bias = bias;
   args.y = y;
+  args.backwards = live.index % 2 == 1;
   product_.run(args, workspace, threads);
 }
 

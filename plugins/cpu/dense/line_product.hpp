@@ -16,7 +16,7 @@ namespace backplane::cpu {
 struct LiveRows {
   std::int64_t end;                       // those from here on are not read,
   const std::int32_t* lengths = nullptr;  // nor is row r where lengths[r] <= index
-  std::int64_t index = 0;
+  std::int64_t index = 0;                 // of the step
 
   bool has(std::int64_t row) const {
     return row < end && (lengths == nullptr || index < lengths[row]);

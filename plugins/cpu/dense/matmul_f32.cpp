@@ -131,6 +131,7 @@ void MatMulF32::run_one(const MatMulArgs& args, const void* packed, int64_t inde
   const float* a = args.a + args.a_offsets[index];
   ProductArgs product;
   product.packed = packed;
+  product.backwards = args.backwards;
   product.bias = args.bias;
   product.residual = args.residual != nullptr ? args.residual + y_offset : nullptr;
   product.residual_stride = shape_.columns;

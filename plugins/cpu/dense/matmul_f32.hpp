@@ -35,6 +35,7 @@ struct MatMulArgs {
   float* y = nullptr;
   int64_t y_stride = 0;                // without y_offsets y is dense, [batch, rows, columns]
   const int64_t* y_offsets = nullptr;  // as a_offsets; without a residual only
+  bool backwards = false;              // of packed weights: see ProductArgs
 };
 
 /// A matrix product made ready. Immutable.

@@ -170,7 +170,8 @@ void Product::run_rows(const ProductArgs& args, const float* const* table, float
   for (const Block& block : blocks_) {
     const float* const* rows = table;
     if (rounding_ != nullptr) rows = rounded_rows(table, buffer, count, block);
-    for (int64_t panel = first; panel < last; ++panel) {
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t panel = args.backwards ? last - 1 - (i - first) : i;
       run_panel(args, rows, buffer, row, count, panel, block);
     }
   }

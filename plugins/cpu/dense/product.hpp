@@ -51,6 +51,8 @@ struct ProductArgs {
   float* out = nullptr;
   int64_t out_stride = 0;
   OutLines out_lines;
+  /// The last weights first: they may be in a cache still, where the product before read the same ones forwards.
+  bool backwards = false;
 };
 
 /// A product made ready: how it is cut into blocks for the caches and into items for the threads.
@@ -85,7 +87,8 @@ class Product {
       char* own = static_cast<char*>(scratch) + worker * (table_bytes_ + buffer_bytes_);
       auto** table = reinterpret_cast<const float**>(own);
       auto* buffer = reinterpret_cast<float*>(own + table_bytes_);
-      for (uint64_t i = begin; i < end; ++i) {
+      for (uint64_t n = begin; n < end; ++n) {
+        const uint64_t i = args.backwards ? end - 1 - (n - begin) : n;
         const int64_t row_item = static_cast<int64_t>(i) / panel_items_;
         const int64_t panel_item = static_cast<int64_t>(i) % panel_items_;
         const int64_t first = row_begin + (row_end - row_begin) * row_item / row_items;
