@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import ctypes
 import functools
+from array import array as numbers_of
 from ctypes import byref, c_int64, c_void_p
+from itertools import accumulate
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -306,10 +308,11 @@ def tensor_of(array: np.ndarray, element: ElementType, name: str = "the array") 
 
 
 def _strings_of(array: np.ndarray, name: str = "the array") -> Value:
-    value = Value.zeros(array.shape, STRING)
-    data, sizes = _block_of(array.reshape(-1).tolist(), name)
-    ends = np.cumsum(sizes, dtype=np.uint64)
-    lib.check(lib.value_write_strings(value._handle, 0, len(sizes), ends.ctypes.data, data, len(data)))
+    shape = array.shape
+    value = Value(lib.made(lib.value_create, STRING, dims_of(shape), len(shape)))
+    data, sizes = _block_of(array.ravel().tolist(), name)
+    ends = numbers_of("Q", accumulate(sizes))  # of a few, quicker than NumPy's sum
+    lib.check(lib.value_write_strings(value._handle, 0, len(sizes), ends.buffer_info()[0], data, len(data)))
     return value
 
 
