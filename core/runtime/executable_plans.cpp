@@ -3,6 +3,7 @@
 
 #include "core/runtime/executable.hpp"
 #include "core/runtime/feed_states.hpp"
+#include "core/runtime/named_values.hpp"
 
 namespace backplane::core {
 namespace {
@@ -59,6 +60,7 @@ std::shared_ptr<PlanNode> Executable::find_first_plan(const Run& run, RunContext
   if (auto found = run.generation->plans.next.find(key)) return found;
   ValueStates values = states_of_feeds(program, run.feeds);
   if (context != nullptr) {
+    if (run.settings.places != nullptr) place_feeds(program, run.settings.places, values);
     if (auto resized = resize_oldest(run, key, values, *context)) return resized;
   }
   return make_first_plan(*run.generation, key, std::move(values), run.settings.places, run.wishes);
@@ -70,7 +72,8 @@ std::shared_ptr<PlanNode> Executable::resize_oldest(const Run& run, const PlanKe
                                                     const ValueStates& values,
                                                     RunContext& context) {
   PlanList& plans = run.generation->plans.next;
-  if (plans.empty() || run.settings.places != nullptr) return nullptr;
+  const BodyPlaces* places = run.settings.places;
+  if (plans.empty() || (places != nullptr && is_off_host(*places))) return nullptr;
   const PlanList::Entry& oldest = plans.back();
   const std::shared_ptr<Segment>& segment = oldest.node->segment;
   if (plans.size() < kept_plans(max_plans_, *segment)) return nullptr;

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/runtime/executable.hpp"
 #include "tests/control_flow/flow_session.hpp"
 
 namespace backplane::core::flow {
@@ -328,6 +329,34 @@ TEST(ControlFlow, T4ShapesDependOnTheTurn) {
   const Values results =
       session.run({{"m", int64s({}, {4})}, {"x", floats({4}, {1, 10, 100, 1000})}});
   EXPECT_THAT(floats_of(*results.at("y")), ElementsAre(0 + 1 + 11 + 111));
+}
+
+/// What plans the body of the main graph's first node.
+std::shared_ptr<Generation> first_body(Session& session) {
+  const std::shared_ptr<Generation> main = session.route({"m", "x"}, {}).executable->generation();
+  const ControlNode& control = *main->program->node(main->program->order().front()).control;
+  return static_cast<const Executable&>(*control.bodies.front().body).generation();
+}
+
+TEST(ControlFlow, T4PlansOfTurnsBecomeThoseOfLaterOnes) {
+  FlowSession session(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (int64 m, float[500] x) => (float[1] y) <float[1] zero = {0}, int64[1] axis = {0}, int64[1] none = {0}> {
+      y = Loop (m, , zero) <body = f (int64 i, bool go, float[1] v) => (bool go, float[1] w) {
+        end = Unsqueeze (i, axis)
+        part = Slice (x, none, end, axis)
+        sum = ReduceSum (part)
+        w = Add (v, sum)
+      }>
+    })");
+  constexpr std::int64_t kTurns = 400;  // more than there are plans
+  const Values feeds{{"m", int64s({}, {kTurns})}, {"x", floats({500}, std::vector<float>(500, 1))}};
+  const std::vector<float> sums{kTurns * (kTurns - 1) / 2};
+  for (int run = 0; run < 2; ++run) {
+    EXPECT_EQ(floats_of(*session.run(feeds).at("y")), sums);
+    const std::shared_ptr<Generation> body = first_body(session.core());
+    EXPECT_LT(body->plans.next.size(), static_cast<std::size_t>(kTurns));
+    EXPECT_NE(body->plans.next.front().node->segment->resize_index, nullptr) << "made anew";
+  }
 }
 
 TEST(ControlFlow, T4BodiesNestAndSeeAllAroundThem) {
