@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "op_table.hpp"
+#include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/device_ops/window_lines.hpp"
 #include "plugins/common/kernels/lines.hpp"
