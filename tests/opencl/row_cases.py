@@ -1,5 +1,5 @@
-"""Cases of one node whose rows several work items share: reductions, running sums, the best elements, softmax, normalisation. What
-is expected is worked out in double precision."""
+"""Cases of one node whose rows several work items share: reductions, running sums, the best elements, softmax, normalisation, ranges of
+what is quantized. What is expected is worked out in double precision."""
 
 import json
 
@@ -25,7 +25,7 @@ def tensor_of(x, code):
     if code == TensorProto.BFLOAT16:
         bits = (np.ascontiguousarray(x, np.float32).view(np.uint32) >> 16).astype(np.uint16)
         return helper.make_tensor("", code, x.shape, bits.tobytes(), raw=True)
-    return numpy_helper.from_array(np.ascontiguousarray(x, helper.tensor_dtype_to_np_dtype(code)))
+    return numpy_helper.from_array(np.asarray(x, helper.tensor_dtype_to_np_dtype(code), order="C"))
 
 
 def write_case(folder, graph, opset, feeds, outputs, tolerance):
@@ -212,6 +212,20 @@ def groups(folder, random, op_type, kind, dims, count):
          [("x", x, code), ("scale", scale, code), ("bias", bias, code)], [("y", rounded(y, kind), code)], 4 * tolerance)
 
 
+def quantized(folder, random, dims, low=-2.0, high=3.0, odd=()):
+    """By float's own arithmetic, to the last bit. `odd`: what a few elements are instead; NaN is passed over and becomes 0."""
+    x = random.uniform(low, high, dims).astype(np.float32)
+    x.reshape(-1)[7:7 + 11 * len(odd):11] = odd
+    least, greatest = (np.float32(fold(x[~np.isnan(x)], initial=0)) for fold in (np.min, np.max))
+    scale = np.float32(1) if least == greatest else (greatest - least) / np.float32(255)
+    with np.errstate(invalid="ignore"):
+        zero = np.nan_to_num(np.clip(np.rint(-least / scale), 0, 255)).astype(np.uint8)
+        y = np.nan_to_num(np.clip(np.rint(x / scale) + np.float32(zero), 0, 255)).astype(np.uint8)
+    name = f"DynamicQuantizeLinear_{'x'.join(map(str, dims))}_{low}_{high}_{'_'.join(map(str, odd))}"
+    save(folder, name, helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero"]), 11, [("x", x, TensorProto.FLOAT)],
+         [("y", y, TensorProto.UINT8), ("scale", np.array(scale), TensorProto.FLOAT), ("zero", zero, TensorProto.UINT8)], 0)
+
+
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
               "ReduceLogSum", "ReduceLogSumExp")
 # Dims and axes: along the row, across it, both, one element, none; wide reads and not; rows that are divided.
@@ -252,6 +266,19 @@ def write_scans(folder, random):
             lp(folder, random, kind, dims, axis, 1 + dims[1] % 2)
             lp(folder, random, kind, dims, axis, 2 - dims[1] % 2)
     lp(folder, random, "f32", (2, 60_001), 1, 2)
+
+
+# Of one element and of none, read one by one and by fours, by one group or item and by several; of one sign, and zeros alone.
+QUANTIZED = [((), -1, 1), ((0, 3), -1, 1), ((1,), 1, 2), ((5,), -1, 1), ((2, 16), 0, 0), ((3, 1027), 1, 2), ((4, 1024), -3, -1),
+             ((16_385,), -1, 1), ((2, 20_000), -5, 1), ((1, 100_003), 0, 1)]
+
+
+def write_quantized(folder, random):
+    for dims, low, high in QUANTIZED:
+        quantized(folder, random, dims, low, high)
+    for dims in ((3, 20), (2, 40_000)):
+        for odd in ((np.nan,), (np.inf, np.nan), (-np.inf, 1e30), (1e-45, -1e-45), (0.0, -0.0, 3e38, -3e38)):
+            quantized(folder, random, dims, -1, 1, odd)
 
 
 def write_all(folder):
@@ -299,6 +326,7 @@ def write_all(folder):
         if kind != "bf16":  # ONNX's has none
             groups(folder, random, "InstanceNormalization", kind, dims, count)
     write_scans(folder, random)
+    write_quantized(folder, random)
 
 
 def write_few(folder):
@@ -314,6 +342,7 @@ def write_few(folder):
     layer(folder, random, "LayerNormalization", "f32", (2, 320), 1)
     layer(folder, random, "LayerNormalization", "f32", (1, 9_001), 1)
     groups(folder, random, "GroupNormalization", "f32", (2, 6, 5, 5), 3)
+    quantized(folder, random, (2, 4_500))
     running(folder, random, "CumSum", "f32", (2, 1027), 1, False, True)
     running(folder, random, "CumSum", "i32", (40, 9), 0, True)
     running(folder, random, "CumSum", "f32", (1, 8_200), 1)

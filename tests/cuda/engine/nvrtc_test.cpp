@@ -402,6 +402,8 @@ std::vector<Case> row_cases() {
                        [](auto&) {},
                        2});
   }
+  for (const Dims& dims : {Dims{}, Dims{3, 70}, Dims{1, 100003}, Dims{2, 65536}, Dims{0}})
+    cases.push_back({"DynamicQuantizeLinear", 11, {{dims}}, {BP_FLOAT}, [](auto&) {}, 3});
   cases.push_back({"CumSum", 14, {{{600, 70}}, known({0})}});
   cases.push_back({"TopK",
                    11,

@@ -1,4 +1,4 @@
-// QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear's parts, MatMulInteger, QLinearMatMul, ConvInteger,
+// QuantizeLinear, DequantizeLinear, MatMulInteger, QLinearMatMul, ConvInteger,
 // QLinearConv: https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html and the pages beside it. Sums are
 // exact, in 32 bits.
 #include "op_table.hpp"
