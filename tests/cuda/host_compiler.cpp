@@ -68,6 +68,8 @@ template <class To, class From> static inline To bits_of(From from) {
   __builtin_memcpy(&to, &from, sizeof(to));
   return to;
 }
+static inline float __fmul_rn(float a, float b) { return a * b; }
+static inline double __dmul_rn(double a, double b) { return a * b; }
 static inline unsigned __float_as_uint(float x) { return bits_of<unsigned>(x); }
 static inline float __uint_as_float(unsigned x) { return bits_of<float>(x); }
 static inline float __int_as_float(int x) { return bits_of<float>(x); }

@@ -261,5 +261,42 @@ const OpCase kGrid[] = {
 };
 const Rows kGridRows("GridSample", kGrid);
 
+/// Lines, planes and volumes of every type; points inside, at the edges, and beyond them by more than a whole image.
+OpCase sample(Random& random) {
+  OpCase row;
+  const bool is_new = random.one_in(2);
+  const std::int64_t axes = random.pick<std::int64_t>({1, 2, 2, 2, 3});
+  const char* const smooth =
+      is_new ? random.pick({"linear", "cubic"}) : random.pick({"bilinear", "bicubic"});
+  row.node = {.op_type = "GridSample",
+              .opset = is_new ? random.pick({20, 22}) : 16,
+              .attributes = {{"mode", random.one_in(3) ? "nearest" : smooth},
+                             {"padding_mode", random.pick({"zeros", "border", "reflection"})},
+                             {"align_corners", random.integer(0, 1)}}};
+  const auto any_type = [&] {
+    return random.pick({ElementType::Float, ElementType::Float, ElementType::Float,
+                        ElementType::Double, ElementType::Float16,
+                        row.node.opset < 22 ? ElementType::Float : ElementType::BFloat16});
+  };
+  const std::int64_t batch = random.integer(1, 3), channels = random.pick({0, 1, 3, 17, 70});
+  Dims dims{batch, channels}, grid{batch};
+  for (std::int64_t a = 0; a < axes; ++a) {
+    dims.push_back(random.integer(1, 9));
+    grid.push_back(random.integer(random.one_in(9) ? 0 : 1, axes == 1 ? 200 : 9));
+  }
+  grid.push_back(axes);
+  const double far = random.pick({1.0, 1.5, 4.0});
+  // What lies between two elements is the nearer to one of them in every precision.
+  // Weights are as exact as coordinates.
+  const ElementType type = any_type(),
+                    coordinate = type == ElementType::Double ? ElementType::Double : any_type();
+  Array points = to_array(random.tensor(coordinate, grid, -far, far));
+  for (double& value : points.values) value = std::floor(value * 16) / 16 + 1.0 / 64;
+  row.inputs = {random.tensor(type, dims), to_tensor(points)};
+  row.tolerance = {64, 512};
+  return row;
+}
+const Sweep kSampleSweep("GridSample", "PointsInAnyForm", 60, sample);
+
 }  // namespace
 }  // namespace backplane::ops_test

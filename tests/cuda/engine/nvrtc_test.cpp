@@ -365,6 +365,25 @@ std::vector<Case> computing_cases() {
   return cases;
 }
 
+/// Of lines, planes and volumes; points of another type than elements, and of double.
+std::vector<Case> sample_cases() {
+  std::vector<Case> cases;
+  for (const char* const mode : {"nearest", "linear", "cubic"}) {
+    for (const char* const padding : {"zeros", "border", "reflection"}) {
+      const auto attributes = [=](NodeUnderTest& n) {
+        n.attribute("mode", std::string(mode)).attribute("padding_mode", std::string(padding));
+        n.attribute("align_corners", std::int64_t{*padding == 'b'});
+      };
+      const Input line = of(BP_DOUBLE, {2, 30, 1}), plane{{2, 5, 6, 2}}, volume{{2, 4, 5, 6, 3}};
+      cases.push_back({"GridSample", 20, {{{2, 3, 9}}, line}, {BP_FLOAT16}, attributes});
+      cases.push_back(
+          {"GridSample", 20, {{{2, 70, 7, 8}}, plane}, {BP_FLOAT, BP_DOUBLE}, attributes});
+      cases.push_back({"GridSample", 20, {{{2, 2, 3, 4, 5}}, volume}, {BP_BFLOAT16}, attributes});
+    }
+  }
+  return cases;
+}
+
 /// Rows that items share: along and across, short and long, held and not, divided among groups.
 std::vector<Case> row_cases() {
   const auto axis = [](std::int64_t number) {
@@ -516,6 +535,7 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
     std::vector<Case> cases = moving_cases();
     for (Case& each : computing_cases()) cases.push_back(std::move(each));
     for (Case& each : row_cases()) cases.push_back(std::move(each));
+    for (Case& each : sample_cases()) cases.push_back(std::move(each));
     for (Case& each : private_cases()) cases.push_back(std::move(each));
     for (Case& each : made_row_cases()) cases.push_back(std::move(each));
     for (Case& each : cached_attention_cases()) cases.push_back(std::move(each));

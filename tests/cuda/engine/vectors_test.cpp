@@ -196,5 +196,19 @@ TEST_F(CudaVectors, RowsOfOddLengthAreDoneOneByOne) {
   EXPECT_EQ(count_of(text, "ld.global.v"), 0u) << source_;
 }
 
+/// Four channels of a point, whose reads do not wait for each other: all taps have places of their own.
+TEST_F(CudaVectors, SamplesOfAPointAreInRegisters) {
+  for (const auto& [mode, taps] : {std::pair{"linear", 4u}, {"cubic", 16u}}) {
+    const auto attributes = [name = mode](NodeUnderTest& node) {
+      node.attribute("mode", std::string(name)).attribute("padding_mode", std::string("border"));
+    };
+    const std::string text = ptx_of(
+        "GridSample", {{BP_FLOAT, {64, 4, 20, 20}}, {BP_FLOAT, {64, 40, 40, 2}}}, attributes, 20);
+    EXPECT_EQ(count_of(text, "ld.global.f32"), 2 + 4 * taps) << source_ << text;
+    EXPECT_EQ(count_of(text, "st.global.f32"), 4u) << text;
+    EXPECT_EQ(count_of(text, ".local."), 0u) << text;
+  }
+}
+
 }  // namespace
 }  // namespace backplane::cuda
