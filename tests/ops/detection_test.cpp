@@ -54,9 +54,34 @@ OpCase refusal(const char* name, double most, std::int64_t samples, const char* 
 
 const OpCase kRefusals[] = {
     refusal("SamplesWithoutEnd", 4, std::int64_t{1} << 40, "sampling_ratio is 1099511627776"),
-    refusal("RegionWithoutEnd", 1e9, 0, "a bin of region 0 spans 1e+09 pixels"),
+    refusal("RegionWithoutEnd", 1e9, 0, "pixels; at most 65536 are handled"),
 };
 const Rows kAlignRefusals("RoiAlign", kRefusals);
+
+Node one_bin(std::int64_t opset) {
+  return {.op_type = "RoiAlign",
+          .opset = opset,
+          .attributes = {{"output_height", 1}, {"output_width", 1}, {"sampling_ratio", 1}}};
+}
+
+const OpCase kImageRefusals[] = {
+    {.name = "NoSuchImage",
+     .node = one_bin(16),
+     .inputs = {columns(), f32({2, 4}, {0, 0, 4, 4, 0, 0, 4, 4}), i64({0, 1})},
+     .outputs = {f32({2, 1, 1, 1}, {0, 0})},
+     .refusal = "out of range for axis 0"},
+    {.name = "AnImageBeforeTheFirst",
+     .node = one_bin(22),
+     .inputs = {columns(), f32({1, 4}, {0, 0, 4, 4}), i64({-1})},
+     .outputs = {f32({1, 1, 1, 1}, {0})},
+     .refusal = "out of range for axis 0"},
+    {.name = "ImagesWithoutPixels",
+     .node = one_bin(16),
+     .inputs = {f32({1, 1, 0, 4}, {}), f32({1, 4}, {0, 0, 4, 4}), i64({0})},
+     .outputs = {f32({1, 1, 1, 1}, {0})},
+     .refusal = "have no pixels"},
+};
+const Rows kAlignImageRefusals("RoiAlign", kImageRefusals);
 
 const OpCase kAlign[] = {
     {.name = "AveragesOfSamplesAtTheEdge",
@@ -74,6 +99,12 @@ const OpCase kAlign[] = {
               .attributes = {{"output_height", 1}, {"output_width", 2}, {"sampling_ratio", 1}}},
      .inputs = {columns(), f32({1, 4}, {0, 0, 4, 4}), i64({0})},
      .outputs = {f32({1, 1, 1, 2}, {0.5, 2.5})}},
+    {.name = "TheFirstVersionDoesNotShift",
+     .node = {.op_type = "RoiAlign",
+              .opset = 10,
+              .attributes = {{"output_height", 1}, {"output_width", 2}, {"sampling_ratio", 2}}},
+     .inputs = {columns(), f32({1, 4}, {0, 0, 4, 4}), i64({0})},
+     .outputs = {f32({1, 1, 1, 2}, {1, 2.75})}},
     {.name = "NoRegions",
      .node = {.op_type = "RoiAlign",
               .opset = 16,
@@ -112,7 +143,7 @@ OpCase align(Random& random) {
   row.tolerance = {64, 512};
   return row;
 }
-const Sweep kAlignSweep("RoiAlign", "Regions", 40, align);
+const Sweep kAlignSweep("RoiAlign", "RegionsInAnyForm", 40, align);
 
 Tensor two_images() {
   return f32({2, 1, 4, 5},

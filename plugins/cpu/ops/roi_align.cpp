@@ -291,6 +291,8 @@ class RoiAlign {
                    "; [N,C,H,W], [regions,4] and [regions] are needed");
     }
     const sdk::Dims dims{rois.dim(0), image.dim(1), rule_.out_height, rule_.out_width};
+    if (image.dim(2) * image.dim(3) == 0 && sdk::element_count(dims) > 0)
+      sdk::invalid("RoiAlign: images of dims ", sdk::to_string(image.dims()), " have no pixels");
     ctx.set_output(0, image.type(), dims);
     Prepared prepared{rule_,        rois.dim(0), image.dim(0),  image.dim(1), image.dim(2),
                       image.dim(3), 0,           pool_vectors_, isa_};
