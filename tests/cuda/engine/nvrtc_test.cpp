@@ -378,7 +378,27 @@ std::vector<Case> sample_cases() {
       cases.push_back({"GridSample", 20, {{{2, 3, 9}}, line}, {BP_FLOAT16}, attributes});
       cases.push_back(
           {"GridSample", 20, {{{2, 70, 7, 8}}, plane}, {BP_FLOAT, BP_DOUBLE}, attributes});
-      cases.push_back({"GridSample", 20, {{{2, 2, 3, 4, 5}}, volume}, {BP_BFLOAT16}, attributes});
+      cases.push_back({"GridSample", 20, {{{2, 1, 3, 4, 5}}, volume}, {BP_BFLOAT16}, attributes});
+    }
+  }
+  return cases;
+}
+
+/// A channel of a bin and eight, of samples that are asked for and of as many as there are pixels.
+std::vector<Case> region_cases() {
+  std::vector<Case> cases;
+  for (const char* const mode : {"avg", "max"}) {
+    for (const std::int64_t channels : {3, 700}) {
+      cases.push_back({"RoiAlign",
+                       16,
+                       {{{2, channels, 9, 8}}, {{50, 4}}, of(BP_INT64, {50})},
+                       {BP_FLOAT, BP_FLOAT16, BP_BFLOAT16, BP_DOUBLE},
+                       [=](NodeUnderTest& n) {
+                         n.attribute("mode", std::string(mode));
+                         n.attribute("output_height", std::int64_t{7});
+                         n.attribute("output_width", std::int64_t{7});
+                         n.attribute("sampling_ratio", std::int64_t{channels > 3 ? 2 : 0});
+                       }});
     }
   }
   return cases;
@@ -536,6 +556,7 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
     for (Case& each : computing_cases()) cases.push_back(std::move(each));
     for (Case& each : row_cases()) cases.push_back(std::move(each));
     for (Case& each : sample_cases()) cases.push_back(std::move(each));
+    for (Case& each : region_cases()) cases.push_back(std::move(each));
     for (Case& each : private_cases()) cases.push_back(std::move(each));
     for (Case& each : made_row_cases()) cases.push_back(std::move(each));
     for (Case& each : cached_attention_cases()) cases.push_back(std::move(each));

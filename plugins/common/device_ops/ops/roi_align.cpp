@@ -1,0 +1,185 @@
+// RoiAlign: https://onnx.ai/onnx/operators/onnx__RoiAlign.html, after https://arxiv.org/abs/1703.06870
+#include <algorithm>
+#include <string>
+
+#include "op_table.hpp"
+#include "plugins/common/device_ops/walk.hpp"
+
+namespace backplane::device_ops {
+namespace {
+
+/// Samples of a bin along an axis. Their number is that of the pixels that a bin spans, or asked for.
+constexpr std::int64_t kMostSamples = 1 << 16;
+
+/// Products are rounded before anything is added, since the number of samples is a bin's size rounded up.
+constexpr char kAxes[] = R"kernel(
+#ifdef __CUDACC__
+#define EACH_ROUNDED
+FUNCTION float product_of(float a, float b) { return __fmul_rn(a, b); }
+FUNCTION double product_of(double a, double b) { return __dmul_rn(a, b); }
+#else
+#define EACH_ROUNDED _Pragma("OPENCL FP_CONTRACT OFF")
+#define product_of(a, b) ((a) * (b))
+#endif
+#define UNROLL _Pragma("unroll")
+
+// How a region lies along an axis: where it begins, a bin's size, and how many samples that has.
+FUNCTION i64 bins_of(REAL low, REAL high, REAL scale, i64 bins, REAL *begin, REAL *bin) {
+  EACH_ROUNDED
+  *begin = product_of(low, scale) - SHIFT;
+  REAL size = product_of(high, scale) - SHIFT - *begin;
+#if LEAST_IS_ONE
+  if (size < 1) size = 1;
+#endif
+  *bin = size / (REAL)bins;
+  if (SAMPLES > 0) return SAMPLES;
+  return *bin > 0 ? *bin < MOST_SAMPLES ? (i64)ceil(*bin) : MOST_SAMPLES + 1 : 0;
+}
+
+// The two neighbours of a position, and their weights, both 0 outside of the image.
+FUNCTION void neighbours_of(REAL at, i64 size, INDEX *low, INDEX *high, REAL *low_weight, REAL *high_weight) {
+  *low = *high = 0;
+  *low_weight = *high_weight = 0;
+  if (!(at >= -1 && at <= (REAL)size)) return;
+  if (at < 0) at = 0;
+  *low = (INDEX)at < size - 1 ? (INDEX)at : (INDEX)(size - 1);
+  *high = *low + 1 < size ? *low + 1 : *low;
+  *high_weight = *low == *high ? 0 : at - (REAL)*low;
+  *low_weight = 1 - *high_weight;
+}
+)kernel";
+
+/// An item has a bin of region i3, in row i1 and column i0, of W channels from the i2-th W on: the weights of a sample are worked out
+/// once for these.
+constexpr char kPoolBin[] = R"kernel(
+  REAL top, left, high_bin, wide_bin;
+  i64 rows_of_bin = bins_of(LOAD(T, boxes, i3 * 4 + 1), LOAD(T, boxes, i3 * 4 + 3), scale, out_high, &top, &high_bin);
+  i64 columns_of_bin = bins_of(LOAD(T, boxes, i3 * 4), LOAD(T, boxes, i3 * 4 + 2), scale, out_wide, &left, &wide_bin);
+  i64 image = images[i3];
+  if (image < 0 || image >= batch || rows_of_bin > MOST_SAMPLES || columns_of_bin > MOST_SAMPLES) {
+    FAULT;
+    image = rows_of_bin = 0;
+  }
+  i64 samples = rows_of_bin * columns_of_bin, plane = high * wide, channel = i2 * W;
+  GLOBAL const STORAGE(T) *from = x + (image * channels + channel) * plane;
+  REAL results[W];
+  UNROLL for (int e = 0; e < W; ++e) results[e] = 0;
+  for (i64 s = 0; s < rows_of_bin; ++s) {
+    INDEX above, below, before, behind;
+    REAL of_above, of_below, of_before, of_behind;
+    REAL row_at = top + (REAL)i1 * high_bin + ((REAL)s + (REAL)0.5f) * high_bin / (REAL)rows_of_bin;
+    neighbours_of(row_at, high, &above, &below, &of_above, &of_below);
+    for (i64 t = 0; t < columns_of_bin; ++t) {
+      REAL column_at = left + (REAL)i0 * wide_bin + ((REAL)t + (REAL)0.5f) * wide_bin / (REAL)columns_of_bin;
+      neighbours_of(column_at, wide, &before, &behind, &of_before, &of_behind);
+      UNROLL for (int e = 0; e < W; ++e) {
+        GLOBAL const STORAGE(T) *pixels = from + (channel + e < channels ? e * plane : 0);
+        REAL a = of_above * of_before * (REAL)LOAD(T, pixels, above * (INDEX)wide + before);
+        REAL b = of_above * of_behind * (REAL)LOAD(T, pixels, above * (INDEX)wide + behind);
+        REAL c = of_below * of_before * (REAL)LOAD(T, pixels, below * (INDEX)wide + before);
+        REAL d = of_below * of_behind * (REAL)LOAD(T, pixels, below * (INDEX)wide + behind);
+#if AVERAGES
+        results[e] += a + b + (c + d);
+#else
+        REAL best = (s > 0 || t > 0) && !(results[e] < a) ? results[e] : a;
+        best = best < b ? b : best;
+        best = best < c ? c : best;
+        results[e] = best < d ? d : best;
+#endif
+      }
+    }
+  }
+  UNROLL for (int e = 0; e < W; ++e) {
+    if (channel + e < channels) {
+      REAL result = AVERAGES && samples > 0 ? results[e] / (REAL)samples : results[e];
+      STORE(T, y, ((i3 * channels + channel + e) * out_high + i1) * out_wide + i0, result);
+    }
+  }
+)kernel";
+
+class RoiAlign {
+ public:
+  RoiAlign(const Device&, const sdk::Node& node)
+      : out_high_(node.get_int("output_height", 1)),
+        out_wide_(node.get_int("output_width", 1)),
+        samples_(node.get_int("sampling_ratio", 0)),
+        scale_(node.get_float("spatial_scale", 1)) {
+    const std::string mode = node.get_string("mode", "avg");
+    // Before opset 16 there was no shift by half a pixel.
+    const std::string transformation =
+        node.get_string("coordinate_transformation_mode",
+                        node.since_version() >= 16 ? "half_pixel" : "output_half_pixel");
+    if (mode != "avg" && mode != "max")
+      sdk::invalid("RoiAlign: mode '", mode, "' is neither avg nor max");
+    if (transformation != "half_pixel" && transformation != "output_half_pixel")
+      sdk::invalid("RoiAlign: coordinate_transformation_mode '", transformation, "' is not known");
+    if (out_high_ < 1 || out_wide_ < 1)
+      sdk::invalid("RoiAlign: output_height and output_width must be positive");
+    if (samples_ < 0 || samples_ > kMostSamples)
+      sdk::invalid("RoiAlign: sampling_ratio is ", samples_, "; it must be in [0, ", kMostSamples,
+                   "]");
+    is_half_pixel_ = transformation == "half_pixel";
+    averages_ = mode == "avg";
+  }
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const sdk::Tensor x = ctx.input(0), boxes = ctx.input(1), images = ctx.input(2);
+    if (x.rank() != 4 || boxes.rank() != 2 || boxes.dim(1) != 4 || images.size() != boxes.dim(0))
+      sdk::invalid("RoiAlign: X of dims ", to_string(x.dims()), ", rois of dims ",
+                   to_string(boxes.dims()), " and batch_indices of dims ", to_string(images.dims()),
+                   "; [N,C,H,W], [regions,4] and [regions] are needed");
+    const Dims dims{boxes.dim(0), x.dim(1), out_high_, out_wide_};
+    if (x.dim(2) * x.dim(3) == 0 && sdk::element_count(dims) > 0)
+      sdk::invalid("RoiAlign: images of dims ", to_string(x.dims()), " have no pixels");
+    ctx.set_output(0, x.type(), dims);
+    if (sdk::element_count(dims) > 0) add_launch(work, x, dims);
+  }
+
+ private:
+  /// Of channels that an item has, where that leaves items enough.
+  static std::int64_t channels_at_once(const Device& device, const Dims& dims) {
+    constexpr std::int64_t kMost = 8, kManyRuns = 1 << 16;
+    std::int64_t width = std::min(kMost, power_from(dims[1]));
+    const std::int64_t bins = dims[0] * dims[2] * dims[3];
+    while (shares_rows(device) && width > 1 && bins * ceil_divide(dims[1], width) < kManyRuns)
+      width /= 2;
+    return width;
+  }
+
+  void add_launch(Work& work, const sdk::Tensor& x, const Dims& dims) const {
+    constexpr std::int64_t kMostByInt = std::int64_t{1} << 30;
+    const std::int64_t width = channels_at_once(work.device(), dims);
+    Walk walk(Dims{dims[0], ceil_divide(dims[1], width), out_high_, out_wide_});
+    walk.in("x", input(0), x.type()).in("boxes", input(1), x.type());
+    walk.in("images", input(2), DataType::Int64).out("y", output(0), x.type());
+    walk.number("batch", x.dim(0)).number("channels", x.dim(1)).number("high", x.dim(2));
+    walk.number("wide", x.dim(3)).number("out_high", out_high_).number("out_wide", out_wide_);
+    walk.real("scale", scale_).real_type(x.type()).define("T", type_code(x.type()));
+    walk.define("INDEX", x.dim(2) * x.dim(3) < kMostByInt ? "int" : "i64").define("W", width);
+    walk.define("SHIFT", is_half_pixel_ ? "(REAL)0.5f" : "(REAL)0");
+    walk.define("LEAST_IS_ONE", is_half_pixel_ ? 0 : 1).define("AVERAGES", averages_ ? 1 : 0);
+    walk.define("SAMPLES", samples_).define("MOST_SAMPLES", kMostSamples);
+    walk.may_fault(sdk::message(
+        "a batch index is out of range for axis 0, or a bin spans too many pixels; at most ",
+        kMostSamples, " are handled"));
+    walk.functions = kAxes;
+    walk.body = kPoolBin;
+    const std::int64_t samples = std::max<std::int64_t>(1, samples_ * samples_);
+    walk.in_bands(samples * width * 8).add_to(work);
+  }
+
+  std::int64_t out_high_, out_wide_, samples_;
+  double scale_;
+  bool is_half_pixel_ = true, averages_ = true;
+};
+
+}  // namespace
+
+KernelList roi_align_kernels() {
+  return {device_kernel<RoiAlign>(sdk::op("RoiAlign")
+                                      .name(kernel_name("roi align"))
+                                      .types("T1", float_types())
+                                      .types("T2", {DataType::Int64}))};
+}
+
+}  // namespace backplane::device_ops
