@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/recurrent_node.hpp"
 #include "plugins/cpu/dense/activation.hpp"
 #include "plugins/cpu/dense/line_product.hpp"
 #include "plugins/cpu/dense/weight_attributes.hpp"
@@ -13,53 +14,11 @@
 
 namespace backplane::cpu {
 
-enum class Cell { kRnn, kGru, kLstm };
+using common::Cell;
+using common::GateFunction;
 
-/// A function that gates go through.
-struct GateFunction {
-  enum Kind {
-    kAffine,  // alpha * x + beta
-    kRelu,
-    kLeakyRelu,        // x < 0 ? alpha * x : x
-    kThresholdedRelu,  // x > alpha ? x : 0
-    kTanh,
-    kScaledTanh,  // alpha * tanh(beta * x)
-    kSigmoid,
-    kHardSigmoid,  // clamp(alpha * x + beta, 0, 1)
-    kElu,          // x < 0 ? alpha * (exp(x) - 1) : x
-    kSoftsign,
-    kSoftplus,
-  };
-  Kind kind = kTanh;
-  float alpha = 0;
-  float beta = 0;
-};
-
-/// What is the same for all directions of a layer.
-struct RecurrentShape {
-  Cell cell = Cell::kRnn;
-  std::int64_t steps = 0;
-  std::int64_t batch = 0;
-  std::int64_t input = 0;
-  std::int64_t hidden = 0;
-  std::int64_t directions = 1;
-  bool first_is_reverse = false;
-  bool batch_first = false;  // X is [batch, steps, input], states [batch, directions, hidden]
-  bool linear_before_reset = false;
-  bool input_forget = false;
+struct RecurrentShape : common::RecurrentLayer {
   ProductPrecision products = ProductPrecision::kFloat;  // in float layers
-  float clip = 0;                                        // 0: none
-  std::vector<GateFunction> functions;                   // function_count() for each direction
-
-  std::int64_t gates() const { return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1; }
-  std::int64_t function_count() const {
-    return cell == Cell::kLstm ? 3 : cell == Cell::kGru ? 2 : 1;
-  }
-  /// Multiplications and additions of the products.
-  std::uint64_t operations() const {
-    const std::int64_t lines = directions * gates() * hidden;
-    return 2 * static_cast<std::uint64_t>(steps * batch * lines * (input + hidden));
-  }
 };
 
 /// The memory of a run, in ONNX's names and dims; null where an optional one is left out.
@@ -118,7 +77,7 @@ class Recurrent {
   std::int64_t direction_r_size() const {
     return states_.packed_size() + (two_products() ? resets_.packed_size() : 0);
   }
-  bool two_products() const { return shape_.cell == Cell::kGru && !shape_.linear_before_reset; }
+  bool two_products() const { return shape_.two_products(); }
   Buffers cut(char* workspace) const;
   void run_direction(const RecurrentArgs<T>& args, std::int64_t direction, const Buffers& buffers,
                      const sdk::Threads& threads) const;
