@@ -10,6 +10,7 @@ namespace backplane::cuda {
 
 using device_ops::CopyPlan;
 using device_ops::LaunchPlan;
+using device_ops::LoopPlan;
 using device_ops::MemoryRef;
 using device_ops::Place;
 
@@ -35,6 +36,10 @@ Launches::Launches(Device& device, const device_ops::Work& work)
   for (const device_ops::Work::Step& step : work.steps()) {
     if (const auto* const launch = std::get_if<LaunchPlan>(&step)) {
       steps_.push_back({make_launch(*launch), launch->unless_inside});
+    } else if (const auto* const loop = std::get_if<LoopPlan>(&step)) {
+      Loop made{{}, loop->times};
+      for (const LaunchPlan& each : loop->launches) made.launches.push_back(make_launch(each));
+      steps_.push_back({std::move(made)});
     } else {
       const auto& copy = std::get<CopyPlan>(step);
       steps_.push_back({copy, copy.unless_inside});
@@ -105,13 +110,21 @@ void Launches::compute(const sdk::ComputeContext& ctx) const {
   }
 }
 
-void Launches::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream) const {
+void Launches::enqueue(const Loop& loop, const sdk::ComputeContext& ctx, Stream& stream) const {
+  for (std::int64_t time = 0; time < loop.times; ++time) {
+    for (const Launch& launch : loop.launches) enqueue(launch, ctx, stream, &time);
+  }
+}
+
+void Launches::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream,
+                       const std::int64_t* time) const {
   std::array<std::uint64_t, kMaxArguments> values;
   std::array<void*, kMaxArguments> pointers;
   const std::size_t count = launch.values.size();
   std::copy(launch.values.begin(), launch.values.end(), values.begin());
   for (std::size_t i = 0; i < launch.memory.size(); ++i)
     values[2 * i] = address_of(launch.memory[i].memory, ctx);
+  if (time != nullptr) values[2 * launch.memory.size()] = word_of(*time);
   if (launch.may_fault) {
     values[count - 2] = reinterpret_cast<std::uint64_t>(stream.faults().address());
     stream.faults().arm();

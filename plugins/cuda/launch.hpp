@@ -30,14 +30,21 @@ class Launches final : public device_ops::PreparedWork {
     Extent groups, group;
     bool may_fault = false;
   };
+  struct Loop {
+    std::vector<Launch> launches;
+    std::int64_t times = 0;
+  };
   struct Step {
-    std::variant<Launch, device_ops::CopyPlan> work;
-    int unless_inside;
+    std::variant<Launch, device_ops::CopyPlan, Loop> work;
+    int unless_inside = -1;
   };
   Launch make_launch(const device_ops::LaunchPlan& plan);
   void add_tables(const std::vector<std::vector<unsigned char>>& tables);
   Address address_of(const device_ops::MemoryRef& ref, const sdk::ComputeContext& ctx) const;
-  void enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream) const;
+  /// `time`: the number of a loop's time; null: it is none of a loop.
+  void enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream,
+               const std::int64_t* time = nullptr) const;
+  void enqueue(const Loop& loop, const sdk::ComputeContext& ctx, Stream& stream) const;
   void enqueue(const device_ops::CopyPlan& copy, const sdk::ComputeContext& ctx,
                Stream& stream) const;
 

@@ -8,6 +8,7 @@ namespace backplane::opencl {
 
 using device_ops::CopyPlan;
 using device_ops::LaunchPlan;
+using device_ops::LoopPlan;
 using device_ops::MemoryRef;
 using device_ops::Place;
 
@@ -68,6 +69,10 @@ Launches::Launches(Device& device, const device_ops::Work& work)
   for (const device_ops::Work::Step& step : work.steps()) {
     if (const auto* const launch = std::get_if<LaunchPlan>(&step)) {
       steps_.push_back({make_launch(*launch), launch->unless_inside});
+    } else if (const auto* const loop = std::get_if<LoopPlan>(&step)) {
+      Loop made{{}, loop->times};
+      for (const LaunchPlan& each : loop->launches) made.launches.push_back(make_launch(each));
+      steps_.push_back({std::move(made)});
     } else {
       const auto& copy = std::get<CopyPlan>(step);
       steps_.push_back({copy, copy.unless_inside});
@@ -119,15 +124,18 @@ void Launches::compute(const sdk::ComputeContext& ctx) const {
   for (const Step& step : steps_) {
     if (step.unless_inside >= 0 && ctx.input_inside(static_cast<std::uint32_t>(step.unless_inside)))
       continue;
-    if (const auto* const launch = std::get_if<Launch>(&step.work)) {
-      enqueue(*launch, ctx, stream);
-    } else {
-      enqueue(std::get<CopyPlan>(step.work), ctx, stream);
-    }
+    std::visit([&](const auto& work) { enqueue(work, ctx, stream); }, step.work);
   }
 }
 
-void Launches::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream) const {
+void Launches::enqueue(const Loop& loop, const sdk::ComputeContext& ctx, Stream& stream) const {
+  for (cl_long time = 0; time < loop.times; ++time) {
+    for (const Launch& launch : loop.launches) enqueue(launch, ctx, stream, &time);
+  }
+}
+
+void Launches::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream,
+                       const cl_long* time) const {
   Command command(stream);
   const std::size_t slot = launch.kernels.take();
   cl_kernel kernel = launch.kernels.kernel(slot);
@@ -144,6 +152,7 @@ void Launches::enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Str
     code |= clSetKernelArg(kernel, argument++, sizeof(first), &first);
     if (command.is_ordered_by_events()) use(command, each.memory.place, tensor);
   }
+  if (time != nullptr) code |= clSetKernelArg(kernel, argument, sizeof(*time), time);
   if (launch.fault_argument != 0) {
     const cl_mem word = stream.faults().memory();
     code |= clSetKernelArg(kernel, launch.fault_argument, sizeof(word), &word);

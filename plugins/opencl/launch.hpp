@@ -54,15 +54,22 @@ class Launches final : public device_ops::PreparedWork {
     cl_uint fault_argument;  // 0: none
     std::string name;        // in traces
   };
+  struct Loop {
+    std::vector<Launch> launches;
+    std::int64_t times;
+  };
   struct Step {
-    std::variant<Launch, device_ops::CopyPlan> work;
-    int unless_inside;
+    std::variant<Launch, device_ops::CopyPlan, Loop> work;
+    int unless_inside = -1;
   };
   /// The node and its device, for messages.
   std::string where() const;
   Launch make_launch(const device_ops::LaunchPlan& plan);
   void add_table(const std::vector<unsigned char>& bytes);
-  void enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream) const;
+  /// `time`: the number of a loop's time; null: it is none of a loop.
+  void enqueue(const Launch& launch, const sdk::ComputeContext& ctx, Stream& stream,
+               const cl_long* time = nullptr) const;
+  void enqueue(const Loop& loop, const sdk::ComputeContext& ctx, Stream& stream) const;
   void enqueue(const device_ops::CopyPlan& copy, const sdk::ComputeContext& ctx,
                Stream& stream) const;
 

@@ -165,6 +165,14 @@ std::string text_of(const LaunchPlan& launch) {
   return text + ']';
 }
 
+std::string text_of(const CopyPlan& copy) { return sdk::message(" [copy ", copy.bytes, ']'); }
+
+std::string text_of(const device_ops::LoopPlan& loop) {
+  std::string text = sdk::message(" [", loop.times, " times:");
+  for (const LaunchPlan& launch : loop.launches) text += text_of(launch);
+  return text + ']';
+}
+
 }  // namespace
 
 Tuner::Tuner(Device& device, const std::string& device_key, const std::string& folder, bool is_on)
@@ -179,9 +187,7 @@ std::string Tuner::key_of(const std::vector<Way>& ways) const {
   for (const Way& way : ways) {
     key += "\nway " + way.name + ':';
     for (const Work::Step& step : way.work.steps()) {
-      const auto* const launch = std::get_if<LaunchPlan>(&step);
-      key += launch != nullptr ? text_of(*launch)
-                               : sdk::message(" [copy ", std::get<CopyPlan>(step).bytes, ']');
+      key += std::visit([](const auto& plan) { return text_of(plan); }, step);
     }
     for (const std::vector<unsigned char>& table : way.work.tables()) {
       const std::string bytes(table.begin(), table.end());

@@ -124,6 +124,10 @@ void Walk::add_phases(Work& work, const RowForm& form, const MemoryRef& found) c
 
 void Walk::add_groups(Work& work, const std::array<std::size_t, 3>& groups,
                       std::size_t items) const {
+  work.add(plan_groups(groups, items));
+}
+
+LaunchPlan Walk::plan_groups(const std::array<std::size_t, 3>& groups, std::size_t items) const {
   LaunchPlan plan = plan_;
   for (const Scalar& number : numbers_) plan.scalar(number);
   // memory_ ends with the comma that declarations_ begins with.
@@ -133,7 +137,7 @@ void Walk::add_groups(Work& work, const std::array<std::size_t, 3>& groups,
                     .str();
   plan.items = {groups[0] * items, groups[1], groups[2]};
   plan.group = {items, 1, 1};
-  work.add(std::move(plan));
+  return plan;
 }
 
 }  // namespace backplane::device_ops

@@ -55,6 +55,8 @@ class Walk {
   void add_phases(Work& work, const RowForm& form, const MemoryRef& found) const;
   /// A launch of so many groups of `items` items each, whose body finds its place by GROUP_ID and LOCAL_ID. The dims do not count.
   void add_groups(Work& work, const std::array<std::size_t, 3>& groups, std::size_t items) const;
+  /// The same launch, for what adds it as a part of something: its first number is its first scalar.
+  LaunchPlan plan_groups(const std::array<std::size_t, 3>& groups, std::size_t items) const;
 
   std::string functions;  ///< before the kernel
   std::string body;

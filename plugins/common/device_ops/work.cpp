@@ -63,6 +63,10 @@ void Work::add(LaunchPlan plan) {
   steps_.emplace_back(std::move(plan));
 }
 
+void Work::add_loop(std::vector<LaunchPlan> launches, std::int64_t times) {
+  if (times > 0) steps_.emplace_back(LoopPlan{std::move(launches), times});
+}
+
 void Work::add_copy(const MemoryRef& from, const MemoryRef& to, std::uint64_t bytes,
                     int unless_inside) {
   if (bytes > 0) steps_.emplace_back(CopyPlan{from, to, bytes, unless_inside});

@@ -85,6 +85,13 @@ struct CopyPlan {
   int unless_inside = -1;
 };
 
+/// Launches one after the other, and that `times` over. The first scalar of each is an i64, and becomes the number of the time: so
+/// what repeats is prepared once.
+struct LoopPlan {
+  std::vector<LaunchPlan> launches;
+  std::int64_t times = 0;
+};
+
 /// The steps of a node, in order.
 class Work {
  public:
@@ -94,12 +101,13 @@ class Work {
   const std::string& label() const { return label_; }
   /// Of no items: nothing is added.
   void add(LaunchPlan plan);
+  void add_loop(std::vector<LaunchPlan> launches, std::int64_t times);
   void add_copy(const MemoryRef& from, const MemoryRef& to, std::uint64_t bytes,
                 int unless_inside = -1);
   /// A small constant of the node's own, on the device as long as the node is prepared.
   MemoryRef add_table(const void* data, std::size_t bytes);
 
-  using Step = std::variant<LaunchPlan, CopyPlan>;
+  using Step = std::variant<LaunchPlan, CopyPlan, LoopPlan>;
   const std::vector<Step>& steps() const { return steps_; }
   const std::vector<std::vector<unsigned char>>& tables() const { return tables_; }
 
