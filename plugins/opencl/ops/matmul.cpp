@@ -5,45 +5,14 @@
 #include "plugins/common/device_ops/matrix_batch.hpp"
 #include "plugins/common/kernels/pointwise.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
+#include "plugins/opencl/kernels/columns.hpp"
 #include "plugins/opencl/kernels/product.hpp"
 
 namespace backplane::opencl {
 namespace {
 
-/// Packs b's columns; `is_transposed`: it is [columns][depth].
-struct ColumnPacker {
-  std::int64_t depth, columns, panel;
-  bool is_transposed;
-  std::string key() const {
-    return sdk::message("product columns ", panel, " of ", depth, "x", columns,
-                        is_transposed ? "t" : "");
-  }
-  std::uint64_t bytes() const {
-    return static_cast<std::uint64_t>((columns + panel - 1) / panel * panel * depth) * 4;
-  }
-  void pack(const sdk::PackContext& ctx) const {
-    upload_packed(ctx, pack_columns(ctx.source(0).data<float>(), depth, columns,
-                                    is_transposed ? 1 : columns, is_transposed ? depth : 1, panel));
-  }
-};
-
-/// Packers by what they do; they live as long as the kernel, as the host needs them to.
-class PackerSet {
- public:
-  const ColumnPacker* find(const ColumnPacker& wanted) const {
-    const std::lock_guard lock(mutex_);
-    auto& packer = packers_[wanted.key()];
-    if (packer == nullptr) packer = std::make_unique<ColumnPacker>(wanted);
-    return packer.get();
-  }
-
- private:
-  mutable std::mutex mutex_;
-  mutable std::map<std::string, std::unique_ptr<ColumnPacker>> packers_;
-};
-
 /// b as a constant matrix in panels, where that is of use. `product` has its sizes by then.
-bool use_panels(const sdk::PrepareContext& ctx, const PackerSet& packers, const Tile& tile,
+bool use_panels(const sdk::PrepareContext& ctx, const ColumnPackers& packers, const Tile& tile,
                 bool is_transposed, Product& product, Way& way) {
   if (tile.tiling != Tiling::kVector || !ctx.input_constant(1)) return false;
   const ColumnPacker* const packer =
@@ -141,7 +110,7 @@ class MatMul {
 
  private:
   Activation activation_;
-  PackerSet packers_;
+  ColumnPackers packers_;
 };
 
 class Gemm {
@@ -260,7 +229,7 @@ class Gemm {
   float alpha_, beta_;
   bool a_is_transposed_, b_is_transposed_;
   Activation activation_;
-  PackerSet packers_;
+  ColumnPackers packers_;
 };
 
 }  // namespace
