@@ -123,8 +123,8 @@ inline void multiply(const LibraryProduct& product, double factor, double addend
   LibraryArithmetic(product, factor, addend_factor, at).multiply();
 }
 
-/// Whether cuBLASLt has algorithms for it, by its documentation of cublasLtMatmul: int8 in the form TN alone, of whole words, with
-/// sums of int32 and nothing after them; and as many matrices as a grid's axis has groups.
+/// Whether cuBLASLt has algorithms for it, by its documentation of cublasLtMatmul: types of 16 bits with results of theirs or of float;
+/// int8 in the form TN alone, of whole words, with sums of int32 and nothing after them; and as many matrices as a grid's axis has groups.
 inline bool has_algorithms(const LibraryProduct& product) {
   constexpr std::int64_t kMostMatrices = 65535;
   for (const LibraryMatrix* const matrix : {&product.a, &product.b, &product.c, &product.d}) {
@@ -134,6 +134,9 @@ inline bool has_algorithms(const LibraryProduct& product) {
   if (product.batch > kMostMatrices) return false;
   if (product.batch > 1 && product.d.batch_step == 0)
     throw std::logic_error("results that lie on each other: " + product.key());
+  const bool is_half =
+      product.a.type == sdk::DataType::Float16 || product.a.type == sdk::DataType::BFloat16;
+  if (is_half && product.d.type == sdk::DataType::Float) return true;
   if (product.a.type != sdk::DataType::Int8) return product.d.type == product.a.type;
   const auto is_whole = [](std::int64_t count) { return count % kInt8Word == 0; };
   return product.d.type == sdk::DataType::Int32 && product.a.is_transposed &&

@@ -26,11 +26,12 @@ from node_cases_test import PROGRAM, write_case  # noqa: E402
 CASES = """
 argmax_default_axis_example averagepool_2d_pads averagepool_3d_dilations_small basic_conv_with_padding batchnorm_example
 cast_FLOAT_to_FLOAT16 concat_2d_axis_0 constant_pad conv_with_strides_padding convtranspose convtranspose_1d
-cumsum_2d_axis_0 gather_0 gather_elements_1 gathernd_example_float32 gemm_all_attributes instancenorm_example
-layer_normalization_2d_axis0 lrn matmul_2d matmul_4d maxpool_2d_ceil maxpool_2d_default pow qlinearconv
+cumsum_2d_axis_0 gather_0 gather_elements_1 gathernd_example_float32 gemm_all_attributes gru_seq_length instancenorm_example
+layer_normalization_2d_axis0 lrn lstm_with_peepholes matmul_2d matmul_4d maxpool_2d_ceil maxpool_2d_default pow qlinearconv
 qlinearmatmul_2D_uint8_float32 reduce_log_sum_exp_negative_axes_keepdims_random reduce_sum_default_axes_keepdims_random
 reflect_pad relu resize_downsample_scales_cubic resize_upsample_scales_linear scatter_elements_with_axis
-scatternd_add slice_neg_steps softmax_default_axis split_equal_parts_2d tile top_k transpose_default tril where_example
+scatternd_add simple_rnn_with_initial_bias slice_neg_steps softmax_default_axis split_equal_parts_2d tile top_k
+transpose_default tril where_example
 """.split()
 
 SKIPPED = 77  # as CTest is told
@@ -106,6 +107,9 @@ def main():
             count, failed = count + more, failed + wrong
         row_cases.write_few(shared)
         pointwise_cases.write_few(shared)
+        for case in cases.iterdir():
+            if any(word in case.name for word in ("_gru_", "_lstm_", "_rnn_")):
+                shutil.copytree(case, shared / case.name)
         more, wrong = run(shared, "--set", "provider.opencl.tiles=local")
         count, failed = count + more, failed + wrong
     print(f"{count - failed} passed, {failed} failed, 0 skipped")

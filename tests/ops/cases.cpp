@@ -31,6 +31,7 @@ GraphCase to_graph(const OpCase& row) {
   graph.may_be_refused = row.may_be_refused;
   graph.expected = row.outputs;
   graph.refusal = row.refusal;
+  graph.device_refusal = row.device_refusal;
   Node node = row.node;
   for (std::size_t i = 0; i < row.inputs.size(); ++i) {
     const Input& input = row.inputs[i];

@@ -53,6 +53,8 @@ struct OpCase {
   /// Not empty: the run is to fail, with these words, on all providers but the fake device, which trusts models. Of
   /// `outputs` only types and ranks count.
   std::string refusal = {};
+  /// Of devices whose kernels can say that a number is wrong, but not which one; empty: the same.
+  std::string device_refusal = {};
 };
 
 /// Several nodes; values are named by the nodes' inputs and outputs. tests/reference says what is
@@ -68,6 +70,7 @@ struct GraphCase {
   bool may_be_refused = false;        // by every provider
   std::vector<Tensor> expected = {};  // by outputs; empty: from tests/reference
   std::string refusal = {};           // as above
+  std::string device_refusal = {};    // as above
 };
 
 /// The same as a graph: inputs are x0, x1 ..., outputs y0, y1 ...

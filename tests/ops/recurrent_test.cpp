@@ -1,8 +1,10 @@
 // RNN, GRU, LSTM: https://onnx.ai/onnx/operators/onnx__LSTM.html
+#include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
 #include "tests/ops/cases.hpp"
+#include "tests/ops/runner.hpp"
 
 namespace backplane::ops_test {
 namespace {
@@ -38,6 +40,18 @@ const OpCase kRows[] = {
                 f32({1, 1, 1}, {4})},
      .outputs = {f32({1, 1, 1, 1}, {0.48201379003790845}), f32({1, 1, 1}, {0.48201379003790845}),
                  f32({1, 1, 1}, {2})}},
+    {.name = "LayersWithoutInputsHaveTheirBiases",
+     .node = {.op_type = "RNN",
+              .opset = 14,
+              .attributes = {{"hidden_size", 1}, {"activations", strings({"Relu"})}}},
+     .inputs = {f32({2, 1, 0}, {}), constant(f32({1, 1, 0}, {})), constant(f32({1, 1, 1}, {1})),
+                constant(f32({1, 2}, {0.5, 0.25}))},
+     .outputs = {f32({2, 1, 1, 1}, {0.75, 1.5}), f32({1, 1, 1}, {1.5})}},
+    {.name = "NoSequencesGiveNothing",
+     .node = {.op_type = "LSTM", .opset = 14, .attributes = {{"hidden_size", 1}}},
+     .inputs = {f32({3, 0, 2}, {}), constant(f32({1, 4, 2}, {1, 1, 1, 1, 1, 1, 1, 1})),
+                constant(f32({1, 4, 1}, {1, 1, 1, 1}))},
+     .outputs = {f32({3, 1, 0, 1}, {}), f32({1, 0, 1}, {}), f32({1, 0, 1}, {})}},
     {.name = "NoStepsGiveTheInitialState",
      .node = {.op_type = "GRU", .opset = 14, .attributes = {{"hidden_size", 1}}},
      .inputs = {f32({0, 1, 1}, {}), constant(f32({1, 3, 1}, {1, 1, 1})),
@@ -57,7 +71,8 @@ OpCase refusal(const char* name, const char* op, std::int64_t gates, std::vector
           .inputs = {zeros({2, 2, 1}), constant(zeros({1, gates, 1})),
                      constant(zeros({1, gates, 1})), absent(), i32({2}, std::move(lengths))},
           .outputs = {f32({0, 0, 0, 0}, {}), zeros({1, 2, 1})},
-          .refusal = words};
+          .refusal = words,
+          .device_refusal = "sequence_lens has a number which is not in [0, 2]"};
 }
 
 const OpCase kRefusals[] = {
@@ -163,6 +178,99 @@ OpCase half(Random& random) {
   return row;
 }
 const Sweep kHalf("Recurrent", "HalfPrecision", 8, half);
+
+/// Turns all floats of a case into some of another type, which are small.
+void retype(Random& random, OpCase& row, ElementType type) {
+  for (Input& input : row.inputs) {
+    if (!input.is_absent && input.tensor.type != ElementType::Int32)
+      input.tensor = random.tensor(type, input.tensor.dims, -0.25, 0.25);
+  }
+}
+
+OpCase any_form(Random& random) {
+  OpCase row = random.pick({rnn, gru, lstm})(random);
+  if (random.one_in(3)) {
+    const bool is_half = random.one_in(2);
+    retype(random, row, is_half ? ElementType::Float16 : ElementType::BFloat16);
+    row.tolerance = {64, is_half ? 1024.0 : 8192.0};
+    row.node.opset = 22;
+  } else if (row.node.op_type != "RNN" && random.one_in(3)) {
+    choose_functions(random, row, row.node.op_type == "LSTM" ? 3 : 2);
+  }
+  return row;
+}
+const Sweep kAnyForm("Recurrent", "LayersInAnyForm", 240, any_form);
+
+/// A layer that devices divide among many items.
+struct Layer {
+  const char* op;
+  std::int64_t steps, batch, inputs, hidden, directions;
+  ElementType type = ElementType::Float;
+  bool resets_products = false;  // linear_before_reset
+  bool is_constant = true;
+};
+
+OpCase written(Random& random, const Layer& layer) {
+  const std::string op = layer.op;
+  const std::int64_t gates = op == "LSTM" ? 4 : op == "GRU" ? 3 : 1;
+  const auto tensor = [&](const Dims& dims, double most) {
+    return random.tensor(layer.type, dims, -most, most);
+  };
+  OpCase row;
+  row.node = {.op_type = op, .opset = 22, .attributes = {{"hidden_size", layer.hidden}}};
+  if (layer.directions == 2) row.node.attributes.push_back({"direction", "bidirectional"});
+  if (layer.resets_products) row.node.attributes.push_back({"linear_before_reset", 1});
+  const Dims states{layer.directions, layer.batch, layer.hidden};
+  row.inputs = {tensor({layer.steps, layer.batch, layer.inputs}, 1),
+                tensor({layer.directions, gates * layer.hidden, layer.inputs}, 0.25),
+                tensor({layer.directions, gates * layer.hidden, layer.hidden}, 0.1),
+                constant(tensor({layer.directions, 2 * gates * layer.hidden}, 0.5)),
+                absent(),
+                tensor(states, 1)};
+  row.inputs[1].is_constant = row.inputs[2].is_constant = layer.is_constant;
+  row.output_count = op == "LSTM" ? 3 : 2;
+  const bool is_half = layer.type == ElementType::Float16 || layer.type == ElementType::BFloat16;
+  row.tolerance = {64, is_half ? 65536.0 : 256.0};
+  return row;
+}
+
+/// One launch for all steps and one for each, rows that several items share and that an item has, R that is read 16 bytes at a time
+/// and one by one, weights that are packed and that are not.
+constexpr Layer kLayers[] = {
+    {"LSTM", 3, 1, 24, 200, 1},
+    {"LSTM", 3, 9, 8, 64, 2, ElementType::Float, false, false},
+    {"LSTM", 1000, 1, 2, 3, 1},
+    {"LSTM", 2, 2, 8, 72, 1, ElementType::Float16},
+    {"LSTM", 2, 1, 3, 36, 2, ElementType::Double},
+    {"GRU", 3, 1, 8, 256, 1},
+    {"GRU", 2, 3, 8, 260, 1, ElementType::Float, true, false},
+    {"GRU", 3, 5, 16, 32, 2, ElementType::BFloat16},
+    {"GRU", 2, 17, 5, 13, 2, ElementType::Double},
+    {"RNN", 3, 2, 8, 400, 1},
+    {"RNN", 4, 40, 8, 24, 2, ElementType::Float, false, false},
+};
+
+TEST(Recurrent, LayersOfDevicesAreRightInEveryForm) {
+  std::vector<Target> targets;
+  for (const Target& target : compiling_targets()) {
+    if (target.name == "opencl_out_of_order") continue;  // the same kernels
+    targets.push_back(target);
+    if (target.provider != "opencl") continue;
+    targets.push_back(target);
+    targets.back().name += ", tiles=local";
+    targets.back().options.emplace_back("provider.opencl.tiles", "local");
+  }
+  Random random(1);
+  for (const Layer& layer : kLayers) {
+    const GraphCase graph = to_graph(written(random, layer));
+    for (const Target& target : targets) {
+      const Form form = layer.is_constant ? Form::Fixed : Form::Open;
+      const Outcome outcome = run_case(graph, expected_of(graph), target, form, "all");
+      EXPECT_EQ(outcome.kind, Outcome::Kind::Passed)
+          << target.name << ": " << layer.op << " of " << layer.hidden << ": " << outcome.text;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace backplane::ops_test

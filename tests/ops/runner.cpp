@@ -340,8 +340,9 @@ Outcome run_case(const GraphCase& graph, const Arrays& expected, const Target& t
     // Where dims are known, ONNX's shape inference may be the first to refuse.
     const bool is_inferred =
         form == Form::Fixed && why.find("ShapeInferenceError") != std::string::npos;
-    if (!graph.refusal.empty() && (is_inferred || why.find(graph.refusal) != std::string::npos))
-      return {};
+    const bool has_own_words = target.provider != "cpu" && !graph.device_refusal.empty();
+    const std::string& words = has_own_words ? graph.device_refusal : graph.refusal;
+    if (!graph.refusal.empty() && (is_inferred || why.find(words) != std::string::npos)) return {};
     const bool refused =
         error.code() == BACKPLANE_UNSUPPORTED && (graph.may_be_refused || !target.must_run_all);
     return {refused ? Outcome::Kind::Refused : Outcome::Kind::Failed, form_text + why};

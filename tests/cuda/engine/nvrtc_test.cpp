@@ -244,6 +244,33 @@ std::vector<Case> row_product_cases() {
   return cases;
 }
 
+/// Layers of one row and of many, whose lines are multiples of 16 bytes and are not, with all that makes another text.
+std::vector<Case> recurrent_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](const char* op_type, std::int64_t gates, std::int64_t batch,
+                       std::int64_t hidden, bp_dtype first, std::int64_t before_reset = 0) {
+    const std::vector<bp_dtype> types{first, BP_FLOAT, BP_FLOAT16, BP_BFLOAT16, BP_DOUBLE};
+    const std::int64_t directions = 2, rows = gates * hidden;
+    const Dims states{directions, batch, hidden};
+    std::vector<Input> inputs{
+        {{3, batch, 8}},          {{directions, rows, 8}}, {{directions, rows, hidden}},
+        {{directions, 2 * rows}}, of(BP_INT32, {batch}),   {states}};
+    const bool is_lstm = gates == 4;
+    if (is_lstm) inputs.insert(inputs.end(), {{states}, {{directions, 3 * hidden}}});
+    const auto attributes = [=](NodeUnderTest& n) {
+      n.attribute("direction", std::string("bidirectional")).attribute("clip", 2.0f);
+      if (before_reset != 0) n.attribute("linear_before_reset", before_reset);
+    };
+    cases.push_back({op_type, 14, inputs, types, attributes, is_lstm ? 3u : 2u});
+  };
+  add("LSTM", 4, 1, 512, BP_FLOAT);
+  add("LSTM", 4, 20, 130, BP_FLOAT16);
+  add("GRU", 3, 1, 64, BP_BFLOAT16);
+  add("GRU", 3, 9, 256, BP_FLOAT, 1);
+  add("RNN", 1, 3, 96, BP_DOUBLE);
+  return cases;
+}
+
 /// What rewrites add.
 std::vector<Case> private_cases() {
   const char* const domain = "backplane.cuda";
@@ -562,6 +589,7 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
     for (Case& each : cached_attention_cases()) cases.push_back(std::move(each));
     for (Case& each : block_weights_cases()) cases.push_back(std::move(each));
     for (Case& each : row_product_cases()) cases.push_back(std::move(each));
+    for (Case& each : recurrent_cases()) cases.push_back(std::move(each));
     for (const Case& each : cases) {
       const std::size_t before = compiled_sources().size();
       for (const bp_dtype dtype : each.types) {

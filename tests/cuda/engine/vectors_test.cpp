@@ -190,6 +190,33 @@ TEST_F(CudaVectors, ARowByAMatrixAsksForManyWordsAtOnce) {
   }
 }
 
+TEST_F(CudaVectors, AStepOfALayerReadsTheLinesOfItsGates16BytesAtATime) {
+  for (const bp_dtype type : {BP_FLOAT, BP_FLOAT16, BP_BFLOAT16}) {
+    for (const std::int64_t batch : {1, 8}) {
+      constexpr std::int64_t kInputs = 8, kHidden = 256, kRows = 4 * kHidden;
+      const OpenDevice device = open({{"tuning", "off"}});
+      NodeUnderTest node("", "LSTM", 14);
+      std::vector<HostTensor> tensors;
+      for (const Dims& dims :
+           {Dims{3, batch, kInputs}, Dims{1, kRows, kInputs}, Dims{1, kRows, kHidden}}) {
+        node.input(type, dims);
+        tensors.push_back({type, dims, {}});
+        tensors.back().data.resize(static_cast<std::size_t>(backplane::cuda::count_of(dims)) *
+                                   test_host::element_bytes(type));
+      }
+      node.outputs(1);
+      KernelUnderTest kernel(device.kernel("LSTM"), device.raw(), node.raw());
+      kernel.prepare(tensors, {false, true, true}, 1);
+      const std::string text = open_nvrtc()->compile(compiled_sources().back(), "compute_90");
+      // Of four gates, and of the states that meet them.
+      const std::size_t states = type == BP_FLOAT ? 1 : 2;
+      EXPECT_GE(count_of(text, "ld.global.v4"), 4u + states * static_cast<std::size_t>(batch))
+          << text;
+      EXPECT_EQ(count_of(text, ".local."), 0u) << text;
+    }
+  }
+}
+
 TEST_F(CudaVectors, RowsOfOddLengthAreDoneOneByOne) {
   const std::string text =
       ptx_of_chain({{BP_FLOAT16, {64, 95}}, {BP_FLOAT16, {95}}, {BP_FLOAT, {64, 1}}}, BP_FLOAT16);
