@@ -169,4 +169,16 @@ FUNCTION float round_to_odd(double value) {
 }
 )kernel";
 
+/// Products that are rounded before anything is added to them, in functions that begin with EACH_ROUNDED.
+inline constexpr char kRoundedProducts[] = R"kernel(
+#ifdef __CUDACC__
+#define EACH_ROUNDED
+FUNCTION float product_of(float a, float b) { return __fmul_rn(a, b); }
+FUNCTION double product_of(double a, double b) { return __dmul_rn(a, b); }
+#else
+#define EACH_ROUNDED _Pragma("OPENCL FP_CONTRACT OFF")
+#define product_of(a, b) ((a) * (b))
+#endif
+)kernel";
+
 }  // namespace backplane::common

@@ -4,6 +4,7 @@
 
 #include "op_table.hpp"
 #include "plugins/common/device_ops/walk.hpp"
+#include "plugins/common/kernels/scalar_functions.hpp"
 
 namespace backplane::device_ops {
 namespace {
@@ -15,14 +16,6 @@ constexpr std::int64_t kChannelsAtOnce = 4;
 /// The TAPS places along an axis that a point reads, as what they add to an element's offset, and their weights; outside of the image
 /// -1. Coordinates are of COORD, whose products are rounded before anything is added: at halves the last digit decides.
 constexpr char kAxisTaps[] = R"kernel(
-#ifdef __CUDACC__
-#define EACH_ROUNDED
-FUNCTION float product_of(float a, float b) { return __fmul_rn(a, b); }
-FUNCTION double product_of(double a, double b) { return __dmul_rn(a, b); }
-#else
-#define EACH_ROUNDED _Pragma("OPENCL FP_CONTRACT OFF")
-#define product_of(a, b) ((a) * (b))
-#endif
 #define UNROLL _Pragma("unroll")
 
 // In elements of an axis.
@@ -199,7 +192,7 @@ class GridSample {
     }
     walk.define("AXES", axes).define("FIND_TAPS", find).define("W", at_once);
     define_axes(walk, axes);
-    walk.functions = kAxisTaps;
+    walk.functions = std::string(common::kRoundedProducts) + kAxisTaps;
     walk.body = kSampleChannels;
     walk.in_bands(run * (taps + 8)).add_to(work);
   }

@@ -4,6 +4,7 @@
 
 #include "op_table.hpp"
 #include "plugins/common/device_ops/walk.hpp"
+#include "plugins/common/kernels/scalar_functions.hpp"
 
 namespace backplane::device_ops {
 namespace {
@@ -13,14 +14,6 @@ constexpr std::int64_t kMostSamples = 1 << 16;
 
 /// Products are rounded before anything is added, since the number of samples is a bin's size rounded up.
 constexpr char kAxes[] = R"kernel(
-#ifdef __CUDACC__
-#define EACH_ROUNDED
-FUNCTION float product_of(float a, float b) { return __fmul_rn(a, b); }
-FUNCTION double product_of(double a, double b) { return __dmul_rn(a, b); }
-#else
-#define EACH_ROUNDED _Pragma("OPENCL FP_CONTRACT OFF")
-#define product_of(a, b) ((a) * (b))
-#endif
 #define UNROLL _Pragma("unroll")
 
 // How a region lies along an axis: where it begins, a bin's size, and how many samples that has.
@@ -162,7 +155,7 @@ class RoiAlign {
     walk.may_fault(sdk::message(
         "a batch index is out of range for axis 0, or a bin spans too many pixels; at most ",
         kMostSamples, " are handled"));
-    walk.functions = kAxes;
+    walk.functions = std::string(common::kRoundedProducts) + kAxes;
     walk.body = kPoolBin;
     const std::int64_t samples = std::max<std::int64_t>(1, samples_ * samples_);
     walk.in_bands(samples * width * 8).add_to(work);
