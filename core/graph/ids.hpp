@@ -34,7 +34,7 @@ class Id {
   /// Not of kNone.
   constexpr std::size_t index() const { return static_cast<std::size_t>(number_); }
   /// By index, kNone first.
-  constexpr auto operator<=>(const Id&) const = default;
+  constexpr auto operator<=>(const Id&) const = default;  // NOLINT(modernize-use-nullptr): of its 0
   /// The index, or -1.
   friend std::ostream& operator<<(std::ostream& out, Id id) { return out << id.number_; }
 

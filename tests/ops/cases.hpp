@@ -35,7 +35,7 @@ struct Input {
   bool is_constant = false;
   bool is_absent = false;
 
-  Input(Tensor tensor_) : tensor(std::move(tensor_)) {}  // implicit: rows list tensors as they are
+  Input(Tensor given) : tensor(std::move(given)) {}  // implicit: rows list tensors as they are
   Input() : is_absent(true) {}
 };
 Input constant(Tensor tensor);
