@@ -1,20 +1,20 @@
 // GridSample: https://onnx.ai/onnx/operators/onnx__GridSample.html
 #include <algorithm>
 #include <cmath>
-#include <string>
 
 #include "backplane/plugin.hpp"
 #include "backplane/plugin_api/optional/widening.h"
+#include "plugins/common/grid_sample_node.hpp"
 #include "plugins/common/types.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 
 namespace backplane::cpu {
 namespace {
 
-enum class Mode { Nearest, Linear, Cubic };
-enum class Padding { Zeros, Border, Reflection };
+using Mode = common::SampleMode;
+using Padding = common::SamplePadding;
 
-constexpr int kMaxAxes = 3;   // spatial axes
+constexpr int kMaxAxes = common::kMostSampledAxes;
 constexpr int kMaxTaps = 64;  // 4 of a cubic axis, three axes
 
 /// Mirrors x at the ends of [low, high] until it lies inside.
@@ -43,12 +43,6 @@ void cubic_weights(T f, T* weights) {
 
 class GridSample {
  public:
-  struct Rule {
-    Mode mode;
-    Padding padding;
-    bool align_corners;
-  };
-
   /// Points that go through the channels together.
   static constexpr std::int64_t kTogether = 64;
   template <class Sum>
@@ -62,7 +56,7 @@ class GridSample {
   };
 
   struct Prepared {
-    Rule rule;
+    common::GridSampleRule rule;
     int axes;
     std::int64_t batch, channels, points, image;  // output points and input elements of one channel
     std::int64_t dims[kMaxAxes], strides[kMaxAxes];
@@ -307,58 +301,27 @@ class GridSample {
     }
   };
 
-  GridSample(const sdk::CreateContext&, const sdk::Node& node) {
-    const std::string mode = node.get_string("mode", "linear"),
-                      padding = node.get_string("padding_mode", "zeros");
-    rule_.align_corners = node.get_int("align_corners", 0) != 0;
-    if (mode == "nearest") {
-      rule_.mode = Mode::Nearest;
-    } else if (mode == "linear" || mode == "bilinear") {
-      rule_.mode = Mode::Linear;
-    } else if (mode == "cubic" || mode == "bicubic") {
-      rule_.mode = Mode::Cubic;
-    } else {
-      sdk::invalid("GridSample: mode '", mode, "' is not known");
-    }
-    if (padding == "zeros") {
-      rule_.padding = Padding::Zeros;
-    } else if (padding == "border") {
-      rule_.padding = Padding::Border;
-    } else if (padding == "reflection") {
-      rule_.padding = Padding::Reflection;
-    } else {
-      sdk::invalid("GridSample: padding_mode '", padding, "' is not known");
-    }
-  }
+  GridSample(const sdk::CreateContext&, const sdk::Node& node)
+      : rule_(common::grid_sample_rule(node)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
-    const sdk::Tensor input = ctx.input(0), grid = ctx.input(1);
+    const sdk::Dims dims = common::set_grid_sample_dims(ctx);
+    const sdk::Tensor input = ctx.input(0);
     const int axes = input.rank() - 2;
-    if (axes > kMaxAxes)
-      sdk::unsupported("GridSample over ", axes, " spatial axes, more than ", kMaxAxes);
-    if (axes < 1 || grid.rank() != axes + 2 || grid.dim(axes + 1) != axes ||
-        grid.dim(0) != input.dim(0)) {
-      sdk::invalid("GridSample: a grid of dims ", sdk::to_string(grid.dims()),
-                   " does not fit an input of dims ", sdk::to_string(input.dims()));
-    }
-    Prepared p{rule_, axes, input.dim(0), input.dim(1), 1, 1, {}, {}};
-    sdk::Dims dims{input.dim(0), input.dim(1)};
+    Prepared p{rule_, axes, dims[0], dims[1], 1, 1, {}, {}};
     const sdk::Dims strides = dense_strides(input.dims());
     for (int a = 0; a < axes; ++a) {
-      dims.push_back(grid.dim(a + 1));
-      p.points *= grid.dim(a + 1);
+      const auto axis = static_cast<std::size_t>(a) + 2;
+      p.points *= dims[axis];
       p.image *= input.dim(a + 2);
       p.dims[a] = input.dim(a + 2);
-      p.strides[a] = strides[static_cast<std::size_t>(a) + 2];
+      p.strides[a] = strides[axis];
     }
-    if (p.image == 0 && sdk::element_count(dims) > 0)
-      sdk::invalid("GridSample: the input has no elements");
-    ctx.set_output(0, input.type(), dims);
     return p;
   }
 
  private:
-  Rule rule_{};
+  common::GridSampleRule rule_;
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 // RoiAlign: https://onnx.ai/onnx/operators/onnx__RoiAlign.html, after https://arxiv.org/abs/1703.06870
 #include <algorithm>
 #include <cmath>
-#include <string>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/roi_align_node.hpp"
 #include "plugins/common/types.hpp"
 #include "plugins/cpu/device.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
@@ -42,21 +42,13 @@ struct AxisBins {
 
 /// Sampling positions of an axis that are kept in a table; regions with more are pooled point by point.
 constexpr std::int64_t kMostTaps = 1024;
-/// Samples of a bin along an axis. Their number is that of the pixels that a bin spans, or asked for.
-constexpr std::int64_t kMostSamples = 1 << 16;
 /// Floats of a block of channels with the channels side by side.
 constexpr std::int64_t kBlockFloats = 1 << 20;
 
 class RoiAlign {
  public:
-  struct Rule {
-    std::int64_t out_height, out_width, samples;
-    double scale;
-    bool half_pixel, average;
-  };
-
   struct Prepared {
-    Rule rule;
+    common::RoiAlignRule rule;
     std::int64_t rois, batch, channels, height, width;
     std::int64_t block = 0;  // channels; 0: point by point
     RoiPoolF32 pool_vectors = nullptr;
@@ -105,9 +97,9 @@ class RoiAlign {
       for (std::int64_t n = 0; n < rois && rule.samples == 0; ++n) {
         for (const bool is_rows : {true, false}) {
           const AxisBins bins = axis_bins<T>(ctx, n, is_rows);
-          if (bins.samples > kMostSamples)
+          if (bins.samples > common::kMostRoiSamples)
             sdk::failed("RoiAlign: a bin of region ", n, " spans ", bins.bin, " pixels; at most ",
-                        kMostSamples, " are handled");
+                        common::kMostRoiSamples, " are handled");
         }
       }
     }
@@ -137,7 +129,7 @@ class RoiAlign {
       const double end = static_cast<double>(common::widen(box[2])) * rule.scale - shift;
       const double size = rule.half_pixel ? end - begin : std::max(end - begin, 1.0);
       const double bin = size / static_cast<double>(is_rows ? rule.out_height : rule.out_width);
-      constexpr auto kMost = static_cast<double>(kMostSamples + 1);
+      constexpr auto kMost = static_cast<double>(common::kMostRoiSamples + 1);
       const auto spanned =
           bin > 0 ? static_cast<std::int64_t>(std::ceil(std::min(bin, kMost))) : std::int64_t{0};
       return {begin, bin, rule.samples > 0 ? rule.samples : spanned};
@@ -259,43 +251,15 @@ class RoiAlign {
   };
 
   RoiAlign(const sdk::CreateContext& ctx, const sdk::Node& node)
-      : pool_vectors_(roi_pool_f32(isa_of(ctx))), isa_(isa_of(ctx)) {
-    const std::string mode = node.get_string("mode", "avg");
-    // Before opset 16 there was no shift by half a pixel.
-    const std::string transformation =
-        node.get_string("coordinate_transformation_mode",
-                        node.since_version() >= 16 ? "half_pixel" : "output_half_pixel");
-    if (mode != "avg" && mode != "max")
-      sdk::invalid("RoiAlign: mode '", mode, "' is neither avg nor max");
-    if (transformation != "half_pixel" && transformation != "output_half_pixel") {
-      sdk::invalid("RoiAlign: coordinate_transformation_mode '", transformation, "' is not known");
-    }
-    rule_ = {
-        node.get_int("output_height", 1),  node.get_int("output_width", 1),
-        node.get_int("sampling_ratio", 0), static_cast<double>(node.get_float("spatial_scale", 1)),
-        transformation == "half_pixel",    mode == "avg"};
-    if (rule_.out_height < 1 || rule_.out_width < 1)
-      sdk::invalid("RoiAlign: output_height and output_width must be positive");
-    if (rule_.samples < 0 || rule_.samples > kMostSamples)
-      sdk::invalid("RoiAlign: sampling_ratio is ", rule_.samples, "; it must be in [0, ",
-                   kMostSamples, "]");
-  }
+      : rule_(common::roi_align_rule(node)),
+        pool_vectors_(roi_pool_f32(isa_of(ctx))),
+        isa_(isa_of(ctx)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
-    const sdk::Tensor image = ctx.input(0), rois = ctx.input(1), batches = ctx.input(2);
-    if (image.rank() != 4 || rois.rank() != 2 || rois.dim(1) != 4 ||
-        batches.size() != rois.dim(0)) {
-      sdk::invalid("RoiAlign: X of dims ", sdk::to_string(image.dims()), ", rois of dims ",
-                   sdk::to_string(rois.dims()), " and batch_indices of dims ",
-                   sdk::to_string(batches.dims()),
-                   "; [N,C,H,W], [regions,4] and [regions] are needed");
-    }
-    const sdk::Dims dims{rois.dim(0), image.dim(1), rule_.out_height, rule_.out_width};
-    if (image.dim(2) * image.dim(3) == 0 && sdk::element_count(dims) > 0)
-      sdk::invalid("RoiAlign: images of dims ", sdk::to_string(image.dims()), " have no pixels");
-    ctx.set_output(0, image.type(), dims);
-    Prepared prepared{rule_,        rois.dim(0), image.dim(0),  image.dim(1), image.dim(2),
-                      image.dim(3), 0,           pool_vectors_, isa_};
+    const sdk::Dims dims = common::set_roi_align_dims(ctx, rule_);
+    const sdk::Tensor image = ctx.input(0);
+    Prepared prepared{rule_,        dims[0], image.dim(0),  image.dim(1), image.dim(2),
+                      image.dim(3), 0,       pool_vectors_, isa_};
     if (image.type() == sdk::DataType::Float) prepared.choose_block();
     ctx.set_variant(prepared.block > 0 ? "channels" : "points");
     if (prepared.block > 0) {
@@ -305,7 +269,7 @@ class RoiAlign {
   }
 
  private:
-  Rule rule_{};
+  common::RoiAlignRule rule_;
   RoiPoolF32 pool_vectors_;
   Isa isa_;
 };

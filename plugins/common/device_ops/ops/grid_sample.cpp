@@ -4,12 +4,16 @@
 
 #include "op_table.hpp"
 #include "plugins/common/device_ops/walk.hpp"
+#include "plugins/common/grid_sample_node.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
 
 namespace backplane::device_ops {
 namespace {
 
-constexpr int kMostAxes = 3;  // spatial ones
+using Mode = common::SampleMode;
+using Padding = common::SamplePadding;
+using common::kMostSampledAxes;
+
 /// Of an item that has no core to itself, whose reads are to be on their way together.
 constexpr std::int64_t kChannelsAtOnce = 4;
 
@@ -118,53 +122,19 @@ constexpr char kSampleChannels[] = R"kernel(
   }
 )kernel";
 
-enum class Mode { Nearest, Linear, Cubic };
-enum class Padding { Zeros, Border, Reflection };
-
-Mode mode_of(const std::string& name) {
-  if (name == "nearest") return Mode::Nearest;
-  if (name == "linear" || name == "bilinear") return Mode::Linear;
-  if (name == "cubic" || name == "bicubic") return Mode::Cubic;
-  sdk::invalid("GridSample: mode '", name, "' is not known");
-}
-
-Padding padding_of(const std::string& name) {
-  if (name == "zeros") return Padding::Zeros;
-  if (name == "border") return Padding::Border;
-  if (name == "reflection") return Padding::Reflection;
-  sdk::invalid("GridSample: padding_mode '", name, "' is not known");
-}
-
 class GridSample {
  public:
-  GridSample(const Device&, const sdk::Node& node)
-      : mode_(mode_of(node.get_string("mode", "linear"))),
-        padding_(padding_of(node.get_string("padding_mode", "zeros"))),
-        is_aligned_(node.get_int("align_corners", 0) != 0) {}
+  GridSample(const Device&, const sdk::Node& node) : rule_(common::grid_sample_rule(node)) {}
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
-    const sdk::Tensor x = ctx.input(0), grid = ctx.input(1);
-    const int axes = x.rank() - 2;
-    if (axes > kMostAxes)
-      sdk::unsupported("GridSample over ", axes, " spatial axes, more than ", kMostAxes);
-    if (axes < 1 || grid.rank() != axes + 2 || grid.dim(axes + 1) != axes ||
-        grid.dim(0) != x.dim(0)) {
-      sdk::invalid("GridSample: a grid of dims ", to_string(grid.dims()),
-                   " does not fit an input of dims ", to_string(x.dims()));
-    }
-    Dims dims{x.dim(0), x.dim(1)};
-    for (int a = 0; a < axes; ++a) dims.push_back(grid.dim(a + 1));
-    const std::int64_t image = common::product(x.dims(), 2, x.rank());
-    if (image == 0 && sdk::element_count(dims) > 0)
-      sdk::invalid("GridSample: the input has no elements");
-    ctx.set_output(0, x.type(), dims);
-    if (sdk::element_count(dims) > 0) add_launch(work, x, grid, image);
+    const Dims dims = common::set_grid_sample_dims(ctx);
+    if (sdk::element_count(dims) > 0) add_launch(work, ctx.input(0), ctx.input(1));
   }
 
  private:
-  void add_launch(Work& work, const sdk::Tensor& x, const sdk::Tensor& grid,
-                  std::int64_t image) const {
+  void add_launch(Work& work, const sdk::Tensor& x, const sdk::Tensor& grid) const {
     const int axes = x.rank() - 2;
+    const std::int64_t image = common::product(x.dims(), 2, x.rank());
     const std::int64_t batch = x.dim(0), channels = x.dim(1), points = grid.size() / (batch * axes);
     // Weights are worked out once for a run: of all channels, if the device has enough to do with that.
     constexpr std::int64_t kManyRuns = 1 << 16;
@@ -198,7 +168,7 @@ class GridSample {
   }
 
   std::int64_t taps_of_axis() const {
-    return mode_ == Mode::Nearest ? 1 : mode_ == Mode::Linear ? 2 : 4;
+    return rule_.mode == Mode::Nearest ? 1 : rule_.mode == Mode::Linear ? 2 : 4;
   }
 
   void define_form(Walk& walk, DataType type, DataType grid, std::int64_t image) const {
@@ -208,15 +178,16 @@ class GridSample {
     walk.define("INDEX", image < kMostByInt ? "int" : "i64");
     walk.define("NEAREST", 0).define("LINEAR", 1).define("CUBIC", 2);
     walk.define("ZEROS", 0).define("BORDER", 1).define("REFLECTION", 2);
-    walk.define("MODE", static_cast<int>(mode_)).define("PADDING", static_cast<int>(padding_));
-    walk.define("ALIGNED", is_aligned_ ? 1 : 0).define("TAPS", taps_of_axis());
+    walk.define("MODE", static_cast<int>(rule_.mode))
+        .define("PADDING", static_cast<int>(rule_.padding));
+    walk.define("ALIGNED", rule_.align_corners ? 1 : 0).define("TAPS", taps_of_axis());
   }
 
   /// What three loops, of which those of missing axes have one turn, have of the axes that there are.
   void define_axes(Walk& walk, int axes) const {
     const char* const indices[] = {"i", "j", "k"};
     std::string place, weight, inside;
-    for (int a = 0; a < kMostAxes; ++a) {
+    for (int a = 0; a < kMostSampledAxes; ++a) {
       walk.define(sdk::message("TAPS_", a).c_str(), a < axes ? taps_of_axis() : 1);
       if (a >= axes) continue;
       const std::string at = sdk::message("[", a, "][", indices[a], "]");
@@ -226,14 +197,12 @@ class GridSample {
     }
     walk.define("PLACE(i, j, k)", sdk::message("(", place, ")"));
     walk.define("WEIGHT(i, j, k)", sdk::message("(", weight, ")"));
-    walk.define("IS_INSIDE(i, j, k)", padding_ == Padding::Zeros
+    walk.define("IS_INSIDE(i, j, k)", rule_.padding == Padding::Zeros
                                           ? sdk::message("((", inside, ") >= 0)")
                                           : std::string("1"));
   }
 
-  Mode mode_;
-  Padding padding_;
-  bool is_aligned_;
+  common::GridSampleRule rule_;
 };
 
 }  // namespace

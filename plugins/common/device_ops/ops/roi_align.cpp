@@ -5,12 +5,10 @@
 #include "op_table.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/kernels/scalar_functions.hpp"
+#include "plugins/common/roi_align_node.hpp"
 
 namespace backplane::device_ops {
 namespace {
-
-/// Samples of a bin along an axis. Their number is that of the pixels that a bin spans, or asked for.
-constexpr std::int64_t kMostSamples = 1 << 16;
 
 /// Products are rounded before anything is added, since the number of samples is a bin's size rounded up.
 constexpr char kAxes[] = R"kernel(
@@ -92,40 +90,11 @@ constexpr char kPoolBin[] = R"kernel(
 
 class RoiAlign {
  public:
-  RoiAlign(const Device&, const sdk::Node& node)
-      : out_high_(node.get_int("output_height", 1)),
-        out_wide_(node.get_int("output_width", 1)),
-        samples_(node.get_int("sampling_ratio", 0)),
-        scale_(node.get_float("spatial_scale", 1)) {
-    const std::string mode = node.get_string("mode", "avg");
-    // Before opset 16 there was no shift by half a pixel.
-    const std::string transformation =
-        node.get_string("coordinate_transformation_mode",
-                        node.since_version() >= 16 ? "half_pixel" : "output_half_pixel");
-    if (mode != "avg" && mode != "max")
-      sdk::invalid("RoiAlign: mode '", mode, "' is neither avg nor max");
-    if (transformation != "half_pixel" && transformation != "output_half_pixel")
-      sdk::invalid("RoiAlign: coordinate_transformation_mode '", transformation, "' is not known");
-    if (out_high_ < 1 || out_wide_ < 1)
-      sdk::invalid("RoiAlign: output_height and output_width must be positive");
-    if (samples_ < 0 || samples_ > kMostSamples)
-      sdk::invalid("RoiAlign: sampling_ratio is ", samples_, "; it must be in [0, ", kMostSamples,
-                   "]");
-    is_half_pixel_ = transformation == "half_pixel";
-    averages_ = mode == "avg";
-  }
+  RoiAlign(const Device&, const sdk::Node& node) : rule_(common::roi_align_rule(node)) {}
 
   void prepare(sdk::PrepareContext& ctx, Work& work) const {
-    const sdk::Tensor x = ctx.input(0), boxes = ctx.input(1), images = ctx.input(2);
-    if (x.rank() != 4 || boxes.rank() != 2 || boxes.dim(1) != 4 || images.size() != boxes.dim(0))
-      sdk::invalid("RoiAlign: X of dims ", to_string(x.dims()), ", rois of dims ",
-                   to_string(boxes.dims()), " and batch_indices of dims ", to_string(images.dims()),
-                   "; [N,C,H,W], [regions,4] and [regions] are needed");
-    const Dims dims{boxes.dim(0), x.dim(1), out_high_, out_wide_};
-    if (x.dim(2) * x.dim(3) == 0 && sdk::element_count(dims) > 0)
-      sdk::invalid("RoiAlign: images of dims ", to_string(x.dims()), " have no pixels");
-    ctx.set_output(0, x.type(), dims);
-    if (sdk::element_count(dims) > 0) add_launch(work, x, dims);
+    const Dims dims = common::set_roi_align_dims(ctx, rule_);
+    if (sdk::element_count(dims) > 0) add_launch(work, ctx.input(0), dims);
   }
 
  private:
@@ -142,28 +111,28 @@ class RoiAlign {
   void add_launch(Work& work, const sdk::Tensor& x, const Dims& dims) const {
     constexpr std::int64_t kMostByInt = std::int64_t{1} << 30;
     const std::int64_t width = channels_at_once(work.device(), dims);
-    Walk walk(Dims{dims[0], ceil_divide(dims[1], width), out_high_, out_wide_});
+    Walk walk(Dims{dims[0], ceil_divide(dims[1], width), rule_.out_height, rule_.out_width});
     walk.in("x", input(0), x.type()).in("boxes", input(1), x.type());
     walk.in("images", input(2), DataType::Int64).out("y", output(0), x.type());
     walk.number("batch", x.dim(0)).number("channels", x.dim(1)).number("high", x.dim(2));
-    walk.number("wide", x.dim(3)).number("out_high", out_high_).number("out_wide", out_wide_);
-    walk.real("scale", scale_).real_type(x.type()).define("T", type_code(x.type()));
+    walk.number("wide", x.dim(3))
+        .number("out_high", rule_.out_height)
+        .number("out_wide", rule_.out_width);
+    walk.real("scale", rule_.scale).real_type(x.type()).define("T", type_code(x.type()));
     walk.define("INDEX", x.dim(2) * x.dim(3) < kMostByInt ? "int" : "i64").define("W", width);
-    walk.define("SHIFT", is_half_pixel_ ? "(REAL)0.5f" : "(REAL)0");
-    walk.define("LEAST_IS_ONE", is_half_pixel_ ? 0 : 1).define("AVERAGES", averages_ ? 1 : 0);
-    walk.define("SAMPLES", samples_).define("MOST_SAMPLES", kMostSamples);
+    walk.define("SHIFT", rule_.half_pixel ? "(REAL)0.5f" : "(REAL)0");
+    walk.define("LEAST_IS_ONE", rule_.half_pixel ? 0 : 1).define("AVERAGES", rule_.average ? 1 : 0);
+    walk.define("SAMPLES", rule_.samples).define("MOST_SAMPLES", common::kMostRoiSamples);
     walk.may_fault(sdk::message(
         "a batch index is out of range for axis 0, or a bin spans too many pixels; at most ",
-        kMostSamples, " are handled"));
+        common::kMostRoiSamples, " are handled"));
     walk.functions = std::string(common::kRoundedProducts) + kAxes;
     walk.body = kPoolBin;
-    const std::int64_t samples = std::max<std::int64_t>(1, samples_ * samples_);
+    const std::int64_t samples = std::max<std::int64_t>(1, rule_.samples * rule_.samples);
     walk.in_bands(samples * width * 8).add_to(work);
   }
 
-  std::int64_t out_high_, out_wide_, samples_;
-  double scale_;
-  bool is_half_pixel_ = true, averages_ = true;
+  common::RoiAlignRule rule_;
 };
 
 }  // namespace
