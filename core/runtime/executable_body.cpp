@@ -31,6 +31,7 @@ std::vector<ValueState> Executable::plan_body_of(const std::shared_ptr<Generatio
   Program& program = *generation->program;
   const std::lock_guard lock(generation->planning);
   ValueStates values = states_of_body(program, feeds);
+  place_feeds(program, &places, values);
   PlanKey key;
   if (try_make_plan_key(program, feeds, places, key)) {
     std::shared_ptr<PlanNode> plan = generation->plans.next.find(key);
@@ -44,7 +45,6 @@ std::vector<ValueState> Executable::plan_body_of(const std::shared_ptr<Generatio
       last_generation_ = generation;
     }
   } else {
-    place_feeds(program, &places, values);
     values = walk_shapes(program, 0, std::move(values)).values;
   }
   std::vector<ValueState> states;

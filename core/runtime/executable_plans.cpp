@@ -59,8 +59,8 @@ std::shared_ptr<PlanNode> Executable::find_first_plan(const Run& run, RunContext
   const std::lock_guard lock(run.generation->planning);
   if (auto found = run.generation->plans.next.find(key)) return found;
   ValueStates values = states_of_feeds(program, run.feeds);
+  place_feeds(program, run.settings.places, values);
   if (context != nullptr) {
-    if (run.settings.places != nullptr) place_feeds(program, run.settings.places, values);
     if (auto resized = resize_oldest(run, key, values, *context)) return resized;
   }
   return make_first_plan(*run.generation, key, std::move(values), run.settings.places, run.wishes);
@@ -108,7 +108,6 @@ std::shared_ptr<PlanNode> Executable::make_first_plan(Generation& generation, Pl
                                                       ValueStates values, const BodyPlaces* places,
                                                       const HostViewWishes& wishes) {
   const Program& program = *generation.program;
-  place_feeds(program, places, values);
   return make_plan(generation, generation.plans, std::move(key), 0, std::move(values),
                    live_feeds(program, places), std::vector<bool>(program.fetches().size()), places,
                    wishes);
