@@ -1,6 +1,6 @@
 #include "core/plan/host_evaluator.hpp"
 
-#include <algorithm>
+#include <cstring>
 
 #include "core/plan/compute_context.hpp"
 #include "core/plugin_host/status.hpp"
@@ -8,30 +8,46 @@
 namespace backplane::core {
 namespace {
 
-/// Packs that a kernel asked for, made on the spot.
-struct LocalPacks {
-  std::vector<RuntimeValuePtr> values;
-  std::vector<const bp_tensor*> tensors;
-
-  LocalPacks(const std::vector<PackWish>& wishes, const std::vector<const bp_value*>& inputs,
-             bp_threads* threads) {
-    for (const PackWish& wish : wishes) {
-      std::vector<const bp_tensor*> sources;
-      for (const std::uint32_t input : wish.inputs) sources.push_back(inputs[input]->tensor);
-      auto target = std::make_shared<RuntimeValue>();
-      target->set_owned_tensor(DataType::UInt8, {static_cast<std::int64_t>(wish.bytes)});
-      bp_pack_ctx ctx{};
-      ctx.struct_size = sizeof(ctx);
-      ctx.sources = sources.data();
-      ctx.source_count = sources.size();
-      ctx.target = target->tensor;
-      ctx.threads = threads;
-      check_status(wish.pack(wish.self, &ctx), "packing");
-      tensors.push_back(target->tensor);
-      values.push_back(std::move(target));
-    }
+/// What `prepare` may go by: types, dims, and elements that the kernel's role asks for. False where that is not compared.
+bool describe(const KernelHandle& kernel, const std::vector<const bp_value*>& inputs,
+              std::vector<std::int64_t>& signature) {
+  constexpr std::uint64_t kMostBytes = 512;
+  signature.clear();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    signature.push_back(inputs[i]->kind);
+    if (inputs[i]->kind == BP_VALUE_ABSENT) continue;
+    if (inputs[i]->kind != BP_VALUE_TENSOR) return false;
+    const bp_tensor& tensor = *inputs[i]->tensor;
+    signature.push_back(tensor.dtype);
+    signature.push_back(tensor.rank);
+    signature.insert(signature.end(), tensor.dims, tensor.dims + tensor.rank);
+    if (kernel.input_role(i) != BP_INPUT_HOST_VALUE) continue;
+    if (tensor.dtype == BP_STRING || tensor.bytes > kMostBytes) return false;
+    const auto words = static_cast<std::size_t>((tensor.bytes + 7) / 8);
+    signature.resize(signature.size() + words);
+    if (words > 0) std::memcpy(&signature[signature.size() - words], tensor.host_ptr, tensor.bytes);
   }
-};
+  return true;
+}
+
+/// Inputs as `prepare` is shown them; `made` owns those without their elements.
+std::vector<const bp_value*> shown_to_prepare(const KernelHandle& kernel,
+                                              const std::vector<const bp_value*>& inputs,
+                                              std::vector<RuntimeValuePtr>& made) {
+  std::vector<const bp_value*> shown = inputs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i]->kind != BP_VALUE_TENSOR || inputs[i]->tensor->host_ptr == nullptr ||
+        kernel.input_role(i) == BP_INPUT_HOST_VALUE)
+      continue;
+    const bp_tensor& tensor = *inputs[i]->tensor;
+    auto value = std::make_shared<RuntimeValue>();
+    value->set_tensor(static_cast<DataType>(tensor.dtype),
+                      {tensor.dims, tensor.dims + tensor.rank});
+    shown[i] = value.get();
+    made.push_back(std::move(value));
+  }
+  return shown;
+}
 
 }  // namespace
 
@@ -62,8 +78,9 @@ void compute_on_host(const PrepareResult& prepared, Device& device, bp_threads* 
                      const std::vector<RuntimeValuePtr>& outputs,
                      const std::vector<const bp_tensor*>& packed) {
   RuntimeValue workspace;
-  workspace.set_owned_tensor(DataType::UInt8,
-                             {static_cast<std::int64_t>(prepared.workspace_bytes)});
+  if (prepared.workspace_bytes > 0)
+    workspace.set_owned_tensor(DataType::UInt8,
+                               {static_cast<std::int64_t>(prepared.workspace_bytes)});
   std::vector<const bp_value*> output_pointers;
   for (const RuntimeValuePtr& output : outputs) output_pointers.push_back(output.get());
   const std::vector<std::uint32_t> states(inputs.size(), 0);
@@ -110,29 +127,40 @@ std::unique_ptr<HostKernel> HostEvaluator::create(const Graph& graph, const Node
   return nullptr;
 }
 
-std::optional<std::vector<RuntimeValuePtr>> HostEvaluator::evaluate(
-    const HostKernel& host, const Node& node, const std::vector<const bp_value*>& inputs,
-    std::uint64_t max_bytes) {
+/// False where the kernel finds the shapes unsupported.
+bool HostEvaluator::prepare(HostKernel& host, const Node& node,
+                            const std::vector<const bp_value*>& inputs) {
+  const bool is_compared = describe(host.kernel, inputs, signature_);
+  if (is_compared && !host.prepared_for.empty() && host.prepared_for == signature_) return true;
+  host.prepared_for.clear();
+  std::vector<RuntimeValuePtr> made;
   PrepareRequest request;
   request.kernel = &host.kernel;
-  request.inputs = inputs;
+  request.inputs = shown_to_prepare(host.kernel, inputs, made);
   request.threads = threads_;
   request.flags = BP_CREATE_DETERMINISTIC;
-  for (const bp_value* input : inputs)
-    request.constant_inputs.push_back(input->tensor->host_ptr != nullptr);
+  request.constant_inputs.resize(inputs.size());
   for (const ValueId output : node.outputs) request.wanted_outputs.push_back(output != kNone);
-  PrepareResult prepared;
   try {
-    prepared = prepare_kernel(request);
+    host.prepared = prepare_kernel(request);
   } catch (const Error& error) {
-    if (error.code() == Code::Unsupported) return std::nullopt;
+    if (error.code() == Code::Unsupported) return false;
     throw;
   }
-  auto outputs = make_host_outputs(prepared, request.wanted_outputs, max_bytes);
+  if (is_compared) host.prepared_for = signature_;
+  return true;
+}
+
+std::optional<std::vector<RuntimeValuePtr>> HostEvaluator::evaluate(
+    HostKernel& host, const Node& node, const std::vector<const bp_value*>& inputs,
+    std::uint64_t max_bytes) {
+  if (!prepare(host, node, inputs)) return std::nullopt;
+  std::vector<bool> wanted;
+  for (const ValueId output : node.outputs) wanted.push_back(output != kNone);
+  auto outputs = make_host_outputs(host.prepared, wanted, max_bytes);
   if (!outputs) return std::nullopt;
-  const LocalPacks packs(prepared.packs, inputs, threads_);
-  compute_on_host(prepared, devices_.at(devices_.host_evaluator), threads_, nullptr, inputs,
-                  *outputs, packs.tensors);
+  compute_on_host(host.prepared, devices_.at(devices_.host_evaluator), threads_, nullptr, inputs,
+                  *outputs, {});
   return outputs;
 }
 

@@ -19,6 +19,10 @@ namespace backplane::core {
 struct HostKernel {
   std::unique_ptr<GraphView> view;
   KernelHandle kernel;
+  /// What it said last, and of which types, dims and elements: a loop counter's next number changes nothing of it. Empty
+  /// where these are not to be compared.
+  std::vector<std::int64_t> prepared_for;
+  PrepareResult prepared;
 };
 
 /// Output values for a prepared kernel, with host memory where their size is known. nullopt when one is larger than
@@ -43,10 +47,11 @@ class HostEvaluator {
   /// The best kernel for a node; nullptr when there is none, or no host evaluator.
   std::unique_ptr<HostKernel> create(const Graph& graph, const Node& node);
 
-  /// Computes a node. Inputs: as bp_prepare_ctx has them, with elements wherever the kernel's role for the input is
-  /// not SHAPE_ONLY. nullopt when the kernel finds the shapes unsupported, or when an output of known size is larger
-  /// than `max_bytes`. An output that the node leaves out is null. Throws other errors of the kernel.
-  std::optional<std::vector<RuntimeValuePtr>> evaluate(const HostKernel& kernel, const Node& node,
+  /// Computes a node. Inputs: with elements wherever the kernel's role for the input is not SHAPE_ONLY; `prepare` is shown
+  /// those of HOST_VALUE alone, and no input as constant. nullopt when the kernel finds the shapes unsupported, or when an
+  /// output of known size is larger than `max_bytes`. An output that the node leaves out is null. Throws other errors of the
+  /// kernel.
+  std::optional<std::vector<RuntimeValuePtr>> evaluate(HostKernel& kernel, const Node& node,
                                                        const std::vector<const bp_value*>& inputs,
                                                        std::uint64_t max_bytes);
 
@@ -55,9 +60,12 @@ class HostEvaluator {
                                                std::uint64_t max_bytes);
 
  private:
+  bool prepare(HostKernel& kernel, const Node& node, const std::vector<const bp_value*>& inputs);
+
   const DeviceSet& devices_;
   SchemaCache schemas_;
   bp_threads* threads_;
+  std::vector<std::int64_t> signature_;  ///< of one evaluation
 };
 
 }  // namespace backplane::core

@@ -125,6 +125,11 @@ void MemoryBudget::hold(const std::string& place, const WeightPtr& weight,
     held.weights.erase(known);
   }
   check(place, bytes, what);
+  // Those of plans that are gone, of which sessions whose shapes never come again have ever more.
+  if (held.weights.size() >= held.forget_at) {
+    forget_ended_weights();
+    held.forget_at = std::max(kFewWeights, 2 * held.weights.size());
+  }
   held.weights.emplace(weight.get(), std::pair(std::weak_ptr<const Weight>(weight), bytes));
   held.weight_bytes += bytes;
 }

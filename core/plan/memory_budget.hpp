@@ -48,10 +48,12 @@ class MemoryBudget {
   std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> taken();
 
  private:
+  static constexpr std::size_t kFewWeights = 256;
   struct Space {
     std::uint64_t limit = 0;  ///< 0: none
     std::uint64_t arenas = 0;
     std::map<const Weight*, std::pair<std::weak_ptr<const Weight>, std::uint64_t>> weights;
+    std::size_t forget_at = kFewWeights;  ///< so many weights: those that ended are looked for
     std::uint64_t weight_bytes = 0;
     std::uint64_t total() const { return arenas + weight_bytes; }
   };

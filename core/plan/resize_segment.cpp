@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <span>
-#include <unordered_map>
 #include <utility>
 
 #include "core/plan/aliasing.hpp"
@@ -95,16 +93,16 @@ class Resizing {
         segment_(segment),
         index_(*segment.resize_index) {
     walk_.values = std::move(segment.values);
+    open_.resize(program.order().size());
   }
 
-  std::optional<SegmentChange> run(const ValueStates& feeds) {
-    for (const ValueId feed : program_.feeds()) {
-      if (!take(feed, feeds[feed])) return std::nullopt;
+  std::optional<SegmentChange> run(const FeedStates& feeds) {
+    for (std::size_t i = 0; i < feeds.size(); ++i) {
+      if (!take(program_.feeds()[i], feeds[i])) return std::nullopt;
     }
-    while (!open_.empty()) {
-      const int next = *open_.begin();
-      open_.erase(open_.begin());
-      if (!visit(program_.order()[static_cast<std::size_t>(next)])) return std::nullopt;
+    // Readers come after what makes their inputs.
+    for (std::size_t next = 0; next < open_.size(); ++next) {
+      if (open_[next] && !visit(program_.order()[next])) return std::nullopt;
     }
     if (!has_room()) return std::nullopt;
     segment_.values = std::move(walk_.values);
@@ -115,7 +113,8 @@ class Resizing {
   Slot& slot(int index) { return segment_.slot(index); }
   SharedState& state(ValueId value) { return walk_.values[value]; }
   const SharedState& state_before(ValueId value) {
-    const auto found = before_.find(value);
+    const auto found = std::find_if(before_.begin(), before_.end(),
+                                    [value](const auto& each) { return each.first == value; });
     return found != before_.end() ? found->second : state(value);
   }
 
@@ -124,7 +123,7 @@ class Resizing {
     SharedState& kept = state(value);
     if (tells_the_same(*kept, *now)) return true;
     if (!differ_by_size(*kept, *now)) return false;
-    before_.emplace(value, kept);
+    before_.emplace_back(value, kept);
     kept = now;
     for (const int number : index_.slots_of(value)) {
       slot(number).state = now;
@@ -144,7 +143,7 @@ class Resizing {
     for (const Use& use : graph_.value(value).uses) {
       if (use.input < 0) return false;
       const int position = index_.position[use.node];
-      if (position >= 0) open_.insert(position);
+      if (position >= 0) open_[static_cast<std::size_t>(position)] = true;
     }
     return true;
   }
@@ -241,9 +240,9 @@ class Resizing {
       const Slot &in = slot(input), &out = slot(step.outputs[k]);
       const bool together = in.place == out.place && in.arena == out.arena &&
                             in.number == out.number && in.offset == out.offset;
+      if (!together) continue;
       const bool were_alike = state_before(in.value)->dims == state_before(out.value)->dims;
-      if (together && (in.state->bytes != out.state->bytes ||
-                       (in.state->dims == out.state->dims) != were_alike))
+      if (in.state->bytes != out.state->bytes || (in.state->dims == out.state->dims) != were_alike)
         return false;
     }
     return true;
@@ -278,8 +277,8 @@ class Resizing {
   Segment& segment_;
   const ResizeIndex& index_;
   ShapeWalk walk_;
-  std::unordered_map<ValueId, SharedState> before_;  ///< of what changed
-  std::set<int> open_;                               ///< positions of nodes to visit
+  std::vector<std::pair<ValueId, SharedState>> before_;  ///< of what changed
+  std::vector<bool> open_;                               ///< by position: nodes to visit
   SegmentChange change_;
 };
 
@@ -295,7 +294,7 @@ bool may_be_resized(const Segment& segment) {
 }
 
 std::optional<SegmentChange> resize_segment(Program& program, Segment& segment,
-                                            const ValueStates& feeds) {
+                                            const FeedStates& feeds) {
   if (segment.resize_index == nullptr)
     segment.resize_index = std::make_shared<ResizeIndex>(index_of(program, segment));
   return Resizing(program, segment).run(feeds);

@@ -157,7 +157,7 @@ class Walk {
   }
 
   /// A node's outputs, its inputs being known; nullopt where they are no tensors or too large.
-  std::optional<std::vector<SharedState>> compute(const Node& node, const HostKernel& kernel) {
+  std::optional<std::vector<SharedState>> compute(const Node& node, HostKernel& kernel) {
     std::vector<const bp_value*> inputs;
     for (const ValueId input : node.inputs)
       inputs.push_back(input == kNone ? absent() : shown(input));

@@ -10,12 +10,14 @@ namespace {
 
 bool has_memory(const Slot& slot) { return core::has_memory(*slot.state); }
 
+/// `what`: gives the words for it, which are only made where it counts.
+template <class What>
 void count_weight(const ProgramContext& context, int space, const WeightPtr& weight,
-                  const std::string& what) {
-  if (context.memory == nullptr) return;
+                  const What& what) {
+  if (context.memory == nullptr || weight->buffer.bytes() == 0) return;
   const std::string place = MemoryBudget::place_of(*context.devices, space);
   try {
-    context.memory->hold(place, weight, what);
+    context.memory->hold(place, weight, what());
   } catch (const Error& error) {
     if (context.spill == Spill::Forbidden || space == kHostSpace) throw;
     if (const auto overrun = context.memory->overrun(place, weight->buffer.bytes()))
@@ -43,7 +45,7 @@ WeightPtr weight_of(Program& program, ValueId value, const ValueState& state, in
   WeightPtr weight =
       context.weights->plain(devices.entry(device).device, constant, context.threads);
   count_weight(context, space, weight,
-               text("the weight '", program.graph().value(value).name, "'"));
+               [&] { return text("the weight '", program.graph().value(value).name, "'"); });
   kept = weight;
   return weight;
 }
@@ -145,7 +147,7 @@ void StepBuilder::add_packs(const Node& node, PreparedKernel& kernel, int space,
     step.packs.back() = program_.context().weights->packed(device.shared_from_this(), wish, sources,
                                                            program_.context().threads);
     count_weight(program_.context(), space, step.packs.back(),
-                 text("node '", node.name, "' (a packed weight)"));
+                 [&] { return text("node '", node.name, "' (a packed weight)"); });
     kernel.packs[i] = step.packs.back();
   }
 }

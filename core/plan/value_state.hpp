@@ -53,6 +53,7 @@ class SharedState {
 };
 
 using ValueStates = PerValue<SharedState>;
+using FeedStates = std::vector<SharedState>;  ///< by place in Program::feeds()
 
 /// The tensor state of given dims, plain.
 ValueState tensor_state(DataType type, const std::vector<std::int64_t>& dims);

@@ -136,7 +136,7 @@ class Executable : public Body {
   void release(Idle* idle) noexcept;
   std::shared_ptr<PlanNode> find_first_plan(const Run& run, RunContext* context);
   std::shared_ptr<PlanNode> resize_oldest(const Run& run, const PlanKey& key,
-                                          const ValueStates& values, RunContext& context);
+                                          const FeedStates& feeds, RunContext& context);
   std::shared_ptr<PlanNode> make_first_plan(Generation& generation, PlanKey key, ValueStates values,
                                             const BodyPlaces* places, const HostViewWishes& wishes);
   const HostViewPlaces& views_of(Generation& generation) const;

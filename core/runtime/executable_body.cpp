@@ -30,8 +30,9 @@ std::vector<ValueState> Executable::plan_body_of(const std::shared_ptr<Generatio
                                                  const BodyPlaces& places) {
   Program& program = *generation->program;
   const std::lock_guard lock(generation->planning);
-  ValueStates values = states_of_body(program, feeds);
-  place_feeds(program, &places, values);
+  FeedStates known = states_of_body(program, feeds);
+  place_feeds(&places, known);
+  ValueStates values = values_of_feeds(program, known);
   PlanKey key;
   if (try_make_plan_key(program, feeds, places, key)) {
     std::shared_ptr<PlanNode> plan = generation->plans.next.find(key);

@@ -57,20 +57,22 @@ std::shared_ptr<PlanNode> Executable::find_first_plan(const Run& run, RunContext
   PlanKey& key = run.settings.memo != nullptr ? run.settings.memo->scratch : own;
   make_run_key(run, key);
   const std::lock_guard lock(run.generation->planning);
-  if (auto found = run.generation->plans.next.find(key)) return found;
-  ValueStates values = states_of_feeds(program, run.feeds);
-  place_feeds(program, run.settings.places, values);
+  PlanList& plans = run.generation->plans.next;
+  if (auto found = plans.find(key)) return found;
+  FeedStates feeds = states_of_feeds(program, run.feeds,
+                                     plans.empty() ? nullptr : &plans.back().node->segment->values);
+  place_feeds(run.settings.places, feeds);
   if (context != nullptr) {
-    if (auto resized = resize_oldest(run, key, values, *context)) return resized;
+    if (auto resized = resize_oldest(run, key, feeds, *context)) return resized;
   }
-  return make_first_plan(*run.generation, key, std::move(values), run.settings.places, run.wishes);
+  return make_first_plan(*run.generation, key, values_of_feeds(program, feeds), run.settings.places,
+                         run.wishes);
 }
 
 /// The plan that is to go, and what `context` has ready for it, made to fit; null where that cannot be. The caller holds
 /// Generation::planning.
 std::shared_ptr<PlanNode> Executable::resize_oldest(const Run& run, const PlanKey& key,
-                                                    const ValueStates& values,
-                                                    RunContext& context) {
+                                                    const FeedStates& feeds, RunContext& context) {
   PlanList& plans = run.generation->plans.next;
   const BodyPlaces* places = run.settings.places;
   if (plans.empty() || (places != nullptr && is_off_host(*places))) return nullptr;
@@ -86,7 +88,7 @@ std::shared_ptr<PlanNode> Executable::resize_oldest(const Run& run, const PlanKe
   std::optional<SegmentChange> change;
   try {
     check_files();
-    change = resize_segment(*run.generation->program, *plan.node->segment, values);
+    change = resize_segment(*run.generation->program, *plan.node->segment, feeds);
     check_files();
   } catch (...) {
     context.forget(*plan.node->segment);

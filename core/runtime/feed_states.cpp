@@ -27,33 +27,68 @@ ValueState state_of(const RuntimeValue& value) {
   return state;
 }
 
-ValueStates states_of_feeds(const Program& program, const std::vector<RuntimeValue*>& feeds) {
-  ValueStates states(program.graph().value_count());
+namespace {
+
+/// Whether that is all there is to be said of a feed.
+bool says(const ValueState& state, const RuntimeValue& feed) {
+  return state.kind == ValueState::Kind::Tensor && feed.is_tensor() && state.known == nullptr &&
+         state.format == BP_FORMAT_PLAIN && state.alignment == ValueState{}.alignment &&
+         state.type == feed.element() &&
+         std::equal(state.dims.begin(), state.dims.end(), feed.description.dims,
+                    feed.description.dims + feed.description.rank);
+}
+
+}  // namespace
+
+FeedStates states_of_feeds(const Program& program, const std::vector<RuntimeValue*>& feeds,
+                           const ValueStates* before) {
+  FeedStates states(feeds.size());
   for (std::size_t i = 0; i < feeds.size(); ++i) {
+    const ValueId id = program.feeds()[i];
+    if (before != nullptr && says(*(*before)[id], *feeds[i])) {
+      states[i] = (*before)[id];
+      continue;
+    }
     ValueState state = state_of(*feeds[i]);
     // An empty optional does not know what it could hold; the model does.
-    const Type& declared = program.graph().value(program.feeds()[i]).type;
+    const Type& declared = program.graph().value(id).type;
     if (state.kind == ValueState::Kind::Object && declared.kind != Type::Kind::Unknown)
       state.object_type = declared.to_string();
-    states[program.feeds()[i]] = std::move(state);
+    states[i] = std::move(state);
   }
   for (const std::size_t i : program.keyed_feeds()) {
-    if (is_keyed(*feeds[i])) states[program.feeds()[i]] = known_state(lasting_copy(*feeds[i]));
+    if (is_keyed(*feeds[i])) states[i] = known_state(lasting_copy(*feeds[i]));
   }
   return states;
 }
 
-ValueStates states_of_body(const Program& program, const std::vector<ValueState>& feeds) {
-  ValueStates states(program.graph().value_count());
+FeedStates states_of_body(const Program& program, const std::vector<ValueState>& feeds) {
+  FeedStates states;
   const std::vector<std::size_t>& keyed = program.keyed_feeds();
   for (std::size_t i = 0; i < feeds.size(); ++i) {
     ValueState state = feeds[i];
     const bool counts = std::find(keyed.begin(), keyed.end(), i) != keyed.end() &&
                         state.known != nullptr && is_keyed(*state.known);
     state.known = counts ? lasting_copy(*feeds[i].known) : nullptr;
-    states[program.feeds()[i]] = std::move(state);
+    states.emplace_back(std::move(state));
   }
   return states;
+}
+
+void place_feeds(const BodyPlaces* places, FeedStates& states) {
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const int space = places != nullptr ? places->feeds[i] : kHostSpace;
+    if (states[i]->space == space) continue;
+    ValueState state = *states[i];
+    state.space = space;
+    states[i] = std::move(state);
+  }
+}
+
+ValueStates values_of_feeds(const Program& program, const FeedStates& feeds) {
+  ValueStates values(program.graph().value_count());
+  for (std::size_t i = 0; i < feeds.size(); ++i) values[program.feeds()[i]] = feeds[i];
+  return values;
 }
 
 std::vector<LiveValue> live_feeds(const Program& program, const BodyPlaces* places) {
@@ -61,16 +96,6 @@ std::vector<LiveValue> live_feeds(const Program& program, const BodyPlaces* plac
   for (std::size_t i = 0; i < program.feeds().size(); ++i)
     live.push_back({program.feeds()[i], places != nullptr ? places->feeds[i] : kHostSpace, -1});
   return live;
-}
-
-void place_feeds(const Program& program, const BodyPlaces* places, ValueStates& values) {
-  for (const LiveValue& feed : live_feeds(program, places)) {
-    SharedState& shared = values[feed.value];
-    if (shared->space == feed.space) continue;
-    ValueState state = *shared;
-    state.space = feed.space;
-    shared = std::move(state);
-  }
 }
 
 }  // namespace backplane::core

@@ -16,12 +16,16 @@ RuntimeValuePtr lasting_copy(const RuntimeValue& value);
 /// Type and dims of a value, without elements.
 ValueState state_of(const RuntimeValue& value);
 
-/// By value of the program's graph, unset but for feeds: elements only of those that are part of the plan's key.
-ValueStates states_of_feeds(const Program& program, const std::vector<RuntimeValue*>& feeds);
-ValueStates states_of_body(const Program& program, const std::vector<ValueState>& feeds);
-
+/// Elements only of those that are part of the plan's key. `before`: what another plan knows of values, whose states of feeds
+/// are shared where they say the same; null: there is none.
+FeedStates states_of_feeds(const Program& program, const std::vector<RuntimeValue*>& feeds,
+                           const ValueStates* before);
+FeedStates states_of_body(const Program& program, const std::vector<ValueState>& feeds);
 /// Where feeds lie. `places`: of a body; null: all on the host.
+void place_feeds(const BodyPlaces* places, FeedStates& states);
+/// By value of the program's graph, unset but for feeds.
+ValueStates values_of_feeds(const Program& program, const FeedStates& feeds);
+
 std::vector<LiveValue> live_feeds(const Program& program, const BodyPlaces* places);
-void place_feeds(const Program& program, const BodyPlaces* places, ValueStates& values);
 
 }  // namespace backplane::core
