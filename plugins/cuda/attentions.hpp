@@ -58,6 +58,8 @@ class AttentionLibrary {
   using Taker = TakePlan<PreparedAttention>;
   /// What the library makes on its first use, which takes it long: before the time of a form begins.
   virtual void begin(const Attention&) {}
+  /// What takes long and is made for the comparison of plans alone: before the time of a form begins.
+  virtual void make_ready(const Attention&) {}
   /// Offers the library's plans within the limit, best first, until one is the last that is wanted. Why there are no more;
   /// empty where no more were wanted.
   virtual std::string offer(const Attention& attention, std::uint64_t workspace_limit,

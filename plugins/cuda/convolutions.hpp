@@ -60,6 +60,8 @@ class ConvolutionLibrary {
   using Taker = TakePlan<PreparedConvolution>;
   /// What takes long and is made once, as the library's first use: before the time of a form begins.
   virtual void begin(const Convolution&) {}
+  /// What takes long and is made for the comparison of plans alone: before the time of a form begins.
+  virtual void make_ready(const Convolution&) {}
   /// Offers the library's plans within the limit, best first, until one is the last that is wanted. Why there are no more;
   /// empty where no more were wanted.
   virtual std::string offer(const Convolution& convolution, std::uint64_t workspace_limit,

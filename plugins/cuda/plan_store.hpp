@@ -57,9 +57,9 @@ struct FoundPlan {
 };
 
 /// Plans, shared by the nodes that have the same form. On disk they are kept by library, device and form: the
-/// library takes up to seconds to make one. `Form` has key(), `Prepared` has workspace_bytes() and kept(), `Library` begins, offers plans
-/// within a limit of workspace and restores what was kept; operand_bytes(form) and trial_run(form, plan) are how to try one. Where it
-/// has make_ready(form), and there is operand_sets(form), they are asked before plans are compared.
+/// library takes up to seconds to make one. `Form` has key(), `Prepared` has workspace_bytes() and kept(), `Library` begins, makes ready
+/// what is to be compared, offers plans within a limit of workspace and restores what was kept; operand_bytes(form) and
+/// trial_run(form, plan) are how to try one. Where there is operand_sets(form), it is asked before plans are compared.
 /// Threads: any.
 template <class Form, class Prepared, class Library>
 class PlanStore {
@@ -143,9 +143,7 @@ class PlanStore {
     library_->begin(form);
     std::size_t sets = 1;
     if (compares) trials->neighbour();  // which is to take none of the form's time
-    if constexpr (requires { library_->make_ready(form); }) {
-      if (compares) library_->make_ready(form);
-    }
+    if (compares) library_->make_ready(form);
     if constexpr (requires { operand_sets(form); }) {
       if (compares) sets = operand_sets(form);
     }

@@ -99,6 +99,8 @@ class TileConvolutions final : public ConvolutionLibrary {
     for (const TileForm& each : forms_for(tiled)) prepared(*tiled, each);
   }
 
+  void make_ready(const Convolution& form) override { library_->make_ready(form); }
+
   std::string offer(const Convolution& form, std::uint64_t workspace_limit,
                     const Taker& take) override {
     const std::optional<TileConvolution> tiled = find(form);
