@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "plugins/common/device_ops/row_form.hpp"
 #include "plugins/common/device_ops/types.hpp"
@@ -52,6 +53,28 @@ std::optional<ShortAttention> ShortAttention::of(const Attention& form,
   return made;
 }
 
+std::vector<ShortAttention> ShortAttention::forms(const Attention& form,
+                                                  const DeviceTraits& traits) {
+  constexpr std::int64_t kSchedulers = 4;  // of a multiprocessor, from 7.0 on
+  constexpr std::int64_t kLeastSlice = 16, kMostOfEach = 2;
+  const std::optional<ShortAttention> whole = of(form, traits);
+  if (!whole) return {};
+  std::vector<ShortAttention> divided;
+  for (const std::int64_t parts : {4, 2}) {
+    ShortAttention made{form, 1, whole->keys, parts};
+    const std::int64_t slice = made.keys / parts, warps = made.groups() * parts;
+    // Every warp is to have keys, and a warp's others are to find schedulers that have little to do.
+    if (slice >= kLeastSlice && form.columns > slice * (parts - 1) &&
+        warps <= kMostOfEach * kSchedulers * traits.multiprocessors)
+      divided.push_back(made);
+  }
+  // A lone warp on a multiprocessor leaves all schedulers but one idle, and copies, multiplies and takes powers by itself, in turn. With
+  // two warps or more it is not clear what is worth more. By what the hardware has, and not measured.
+  divided.insert(whole->groups() < traits.multiprocessors ? divided.end() : divided.begin(),
+                 *whole);
+  return divided;
+}
+
 bool ShortAttention::is_worthwhile() const {
   constexpr std::int64_t kMostPositions = 512;
   return form.rows <= kMostPositions && form.columns <= kMostPositions;
@@ -61,10 +84,17 @@ std::int64_t ShortAttention::groups() const {
   return ceil_divide(form.rows, warps * kWarpRows) * form.batch * form.heads;
 }
 
+std::string ShortAttention::words() const {
+  return parts == 1 ? "" : sdk::message(", keys in ", parts);
+}
+
 std::string ShortAttention::source() const {
   device_ops::KernelText text;
   text.define("T", device_ops::type_code(form.type));
-  text.define("WIDTH", form.width).define("WARPS", warps).define("KEYS", keys);
+  text.define("WIDTH", form.width)
+      .define("WARPS", warps)
+      .define("KEYS", keys)
+      .define("PARTS", parts);
   text.define("HAS_MASK", form.has_mask ? 1 : 0).define("IS_CAUSAL", form.is_causal ? 1 : 0);
   text.define("RELU", "\"\"").define("ACTIVATED(v)", "(v)");
   return text.add(common::kNeighbourWords)
@@ -82,18 +112,20 @@ class ShortAttentionPlan final : public PreparedAttention {
   using How = ShortAttention;
   using Prepared = PreparedAttention;
   static constexpr char kKept[] = "few positions on matrix units";
-  static constexpr int kTextNumber = 1;
+  static constexpr int kTextNumber = 2;
 
   ShortAttentionPlan(Device& device, const ShortAttention& how)
-      : kernel_(device.modules().get(how.source())), how_(how) {
+      : kernel_(device.modules().get(how.source())),
+        how_(how),
+        name_("tensor cores, few positions" + how.words()) {
     const std::array<std::int64_t, 4>& dims = how.form.mask_dims;
     std::int64_t step = 1;
     for (std::size_t axis = dims.size(); axis-- > 0; step *= dims[axis])
       mask_steps_[axis] = dims[axis] == 1 ? 0 : step;
   }
   std::uint64_t workspace_bytes() const override { return 0; }
-  std::string kept() const override { return kKept; }
-  const char* own_name() const override { return "tensor cores, few positions"; }
+  std::string kept() const override { return kKept + how_.words(); }
+  const char* own_name() const override { return name_.c_str(); }
 
  private:
   void put_on(KernelQueue& queue, const AttentionAddresses& at, float scale) const override {
@@ -109,11 +141,12 @@ class ShortAttentionPlan final : public PreparedAttention {
     for (const std::int64_t number : mask_steps_) arguments.add(number);
     arguments.add(scale);
     queue.launch(*kernel_, {static_cast<unsigned>(how_.groups()), 1, 1},
-                 {static_cast<unsigned>(32 * how_.warps), 1, 1}, arguments.finish());
+                 {static_cast<unsigned>(32 * how_.warps * how_.parts), 1, 1}, arguments.finish());
   }
 
   std::shared_ptr<const Kernel> kernel_;
   ShortAttention how_;
+  std::string name_;
   std::array<std::int64_t, 4> mask_steps_{};
 };
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plugins/cuda/attentions.hpp"
 
@@ -16,14 +17,19 @@ class Device;
 /// How the kernel does a form: what stands in its text (kernels/short_attention.hpp), and how many groups there are.
 struct ShortAttention {
   Attention form;
-  std::int64_t warps = 1;  ///< of a group; each has 16 rows
+  std::int64_t warps = 1;  ///< of a group that have rows of their own, 16 each
   std::int64_t keys = 64;  ///< that are in local memory at once, and as many that are on their way
+  std::int64_t parts = 1;  ///< of the keys; as many warps have the same rows
 
-  /// None where the kernel does not do the form, or the device has no such units.
+  /// With keys that are not divided. None where the kernel does not do the form, or the device has no such units.
   static std::optional<ShortAttention> of(const Attention& form, const DeviceTraits& traits);
+  /// That one and those of several parts that may be faster, likeliest first.
+  static std::vector<ShortAttention> forms(const Attention& form, const DeviceTraits& traits);
   /// Whether it is to be compared with the library's plans, and taken where nothing is.
   bool is_worthwhile() const;
   std::int64_t groups() const;
+  /// What tells it from the others: empty, or ", keys in 4".
+  std::string words() const;
   std::string source() const;
 };
 

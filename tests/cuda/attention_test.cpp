@@ -20,6 +20,7 @@ struct AttentionCase {
   std::int64_t heads = 0, groups = 0;  ///< of three dims
   bool is_mask_of_bools = false;
   std::int64_t before = -1, after = -1;  ///< of a window; -1: without an end
+  std::vector<float> masked{};           ///< the mask's numbers, where they are not number_at()'s
 };
 
 /// ONNX's Attention by its definition, in doubles.
@@ -47,15 +48,17 @@ class AttentionReference {
  private:
   void compute_row(std::int64_t n, std::vector<double>& y) const {
     const std::int64_t b = n / rows_ / heads_, h = n / rows_ % heads_, i = n % rows_;
+    constexpr double kNone = -std::numeric_limits<double>::infinity();
     std::vector<double> weights;
-    double sum = 0;
     for (std::int64_t j = 0; j < columns_; ++j) {
       const bool is_in = (!case_.is_causal || j <= i) &&
                          (case_.before < 0 || j >= i - case_.before) &&
                          (case_.after < 0 || j <= i + case_.after);
-      weights.push_back(is_in ? std::exp(score(b, h, i, j)) : 0);
-      sum += weights.back();
+      weights.push_back(is_in ? score(b, h, i, j) : kNone);
     }
+    double most = kNone, sum = 0;
+    for (const double weight : weights) most = std::max(most, weight);
+    for (double& weight : weights) sum += weight = weight == kNone ? 0 : std::exp(weight - most);
     for (std::int64_t e = 0; e < value_width_; ++e) {
       double value = 0;
       for (std::int64_t j = 0; j < columns_; ++j)
@@ -85,6 +88,8 @@ class AttentionReference {
     }
     if (case_.is_mask_of_bools)
       return is_seen(index) ? 0 : -std::numeric_limits<double>::infinity();
+    if (!case_.masked.empty())
+      return static_cast<double>(case_.masked[static_cast<std::size_t>(index)]);
     return number(index, 4);
   }
 
@@ -128,7 +133,8 @@ class CudaAttention : public CudaTest {
                                    attention_tensor(each.v, 3, type)};
     if (each.mask != Dims{-1})
       inputs.push_back(each.is_mask_of_bools ? mask_of_bools(each.mask)
-                                             : attention_tensor(each.mask, 4, type));
+                       : each.masked.empty() ? attention_tensor(each.mask, 4, type)
+                                             : rounded(each.mask, each.masked, type));
     for (const HostTensor& tensor : inputs) node.input(tensor.dtype, tensor.dims);
     node.outputs(1).attribute("is_causal", std::int64_t{each.is_causal});
     node.attribute("left_window_size", each.before).attribute("right_window_size", each.after);
@@ -271,35 +277,71 @@ TEST_F(CudaAttention, OfFloatsIsRoundedWhereThePrecisionAllows) {
 }
 
 /// Such as the provider's own kernel has: positions that fill no tile and several, heads of every width, groups of them, masks.
-const std::vector<AttentionCase>& short_cases() {
-  static const std::vector<AttentionCase> cases = {
-      {{1, 1, 1, 16}, {1, 1, 1, 16}, {1, 1, 1, 16}},
-      {{1, 2, 16, 64}, {1, 2, 64, 64}, {1, 2, 64, 64}},
-      {{2, 4, 17, 64}, {2, 2, 65, 64}, {2, 2, 65, 64}, {2, 1, 1, 65}},
-      {{1, 2, 70, 32}, {1, 2, 70, 32}, {1, 2, 70, 32}, {-1}, true},
-      {{1, 3, 40, 48}, {1, 3, 130, 48}, {1, 3, 130, 48}, {40, 130}, true},
-      {{1, 2, 33, 128}, {1, 1, 40, 128}, {1, 1, 40, 128}, {2, 1, 40}},
-      {{2, 9, 240}, {2, 100, 80}, {2, 100, 80}, {2, 3, 9, 100}, false, 3, 1},
-      {{1, 2, 5, 96}, {1, 2, 31, 96}, {1, 2, 31, 96}, {5, 1}},
+struct ShortCase {
+  AttentionCase each;
+  int multiprocessors;
+  std::string words{};  ///< of the form that the rule takes
+};
+
+/// Of groups of one warp, two and four that have rows of their own, and of two and four that divide the keys of the same rows; among
+/// these of parts that are not whole, and of parts that causality leaves nothing.
+const std::vector<ShortCase>& short_cases() {
+  static const std::vector<ShortCase> cases = {
+      {{{1, 1, 1, 16}, {1, 1, 1, 16}, {1, 1, 1, 16}}, 1},
+      {{{1, 2, 16, 64}, {1, 2, 64, 64}, {1, 2, 64, 64}}, 3, ", keys in 4"},
+      {{{2, 4, 17, 64}, {2, 2, 65, 64}, {2, 2, 65, 64}, {2, 1, 1, 65}}, 132, ", keys in 4"},
+      {{{1, 2, 70, 32}, {1, 2, 70, 32}, {1, 2, 70, 32}, {-1}, true}, 1},
+      {{{1, 3, 40, 48}, {1, 3, 130, 48}, {1, 3, 130, 48}, {40, 130}, true}, 3},
+      {{{1, 2, 33, 128}, {1, 1, 40, 128}, {1, 1, 40, 128}, {2, 1, 40}}, 132, ", keys in 2"},
+      {{{2, 9, 240}, {2, 100, 80}, {2, 100, 80}, {2, 3, 9, 100}, false, 3, 1}, 1},
+      {{{1, 2, 5, 96}, {1, 2, 31, 96}, {1, 2, 31, 96}, {5, 1}}, 3},  // one position
+      {{{1, 1, 30, 16}, {1, 1, 9, 16}, {1, 1, 9, 16}}, 1},
+      {{{1, 2, 70, 32}, {1, 1, 130, 32}, {1, 1, 130, 32}, {-1}, true}, 132, ", keys in 4"},
+      {{{2, 21, 32}, {2, 50, 32}, {2, 50, 32}, {2, 2, 21, 50}, true, 2, 2}, 132, ", keys in 4"},
+      {{{1, 1, 20, 48}, {1, 1, 45, 48}, {1, 1, 45, 48}, {-1}, true}, 132, ", keys in 2"},
   };
   return cases;
 }
 
 TEST_F(CudaAttention, OfFewPositionsIsTheProvidersOwn) {
-  for (std::size_t i = 0; i < short_cases().size(); ++i) {
-    // Groups of four warps, of two and of one.
-    stand_in().devices[0].multiprocessors = std::array{1, 3, 132}[i % 3];
+  for (const auto& [each, multiprocessors, words] : short_cases()) {
+    stand_in().devices[0].multiprocessors = multiprocessors;
     const OpenDevice device = open({{"tuning", "off"}});
-    const AttentionCase& each = short_cases()[i];
     SCOPED_TRACE(sdk::to_string(each.q) + sdk::to_string(each.k));
     for (const bp_dtype type : {BP_FLOAT16, BP_BFLOAT16}) {
       const auto run = prepare(device, each, type);
       expect_right(each, *run, type, type == BP_FLOAT16 ? 0 : 2);
-      EXPECT_EQ(run->kernel().variant().rfind("tensor cores, few positions", 0), 0u)
-          << run->kernel().variant();
+      EXPECT_EQ(run->kernel().variant(), sdk::message("tensor cores, few positions", words, ", ",
+                                                      type == BP_FLOAT16 ? "float16" : "bfloat16"));
     }
   }
   EXPECT_EQ(stand_in().count("attention"), 0u);
+}
+
+TEST_F(CudaAttention, APartOfTheKeysThatARowDoesNotSeeLeavesTheOthersAsTheyAre) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity(), kLowest = -65504;
+  AttentionCase each{{1, 1, 17, 16}, {1, 1, 130, 16}, {1, 1, 130, 16}, {17, 130}};
+  // Nothing; what one of four warps has, or has at last; the lowest number everywhere, and with it before what counts.
+  for (std::int64_t i = 0; i < 17; ++i) {
+    for (std::int64_t j = 0; j < 130; ++j) {
+      const bool is_of_one = j / 16 % 4 == 2;
+      each.masked.push_back(i == 0   ? kNone
+                            : i == 1 ? is_of_one ? 0.5f : kNone
+                            : i == 2 ? j == 129 ? 0 : kNone
+                            : i == 3 ? kLowest
+                            : i == 4 ? is_of_one ? 0 : kLowest
+                                     : static_cast<float>((i + j) % 3));
+    }
+  }
+  // Of one part, and of four.
+  for (const int multiprocessors : {1, 132}) {
+    stand_in().devices[0].multiprocessors = multiprocessors;
+    const OpenDevice device = open({{"tuning", "off"}});
+    const auto run = prepare(device, each, BP_FLOAT16);
+    expect_right(each, *run, BP_FLOAT16, 0);
+    EXPECT_EQ(run->kernel().variant().find("keys in 4") != std::string::npos,
+              multiprocessors == 132);
+  }
 }
 
 TEST_F(CudaAttention, RowsOfManyPositionsOrOddWidthsAreTheLibrarys) {

@@ -76,12 +76,14 @@ FUNCTION float power_of_2(float x) { return exp2(x); }
 /// A warp has 16 rows of q, and meets KEYS keys and values at a time, which are copied while it computes with those before them. Scores
 /// never leave registers: what a lane has of a product of rows by keys is what it needs of the left matrix of the product by values. Sums
 /// and maxima go along with the keys (Milakov and Gimelshein, https://arxiv.org/abs/1805.02867; Dao et al.,
-/// https://arxiv.org/abs/2205.14135).
+/// https://arxiv.org/abs/2205.14135). With several PARTS as many warps have the same rows, and each a slice of the keys that are there:
+/// they copy together, go on side by side as warps of other rows do, and meet once, at the end, in the memory that keys and values had.
 inline constexpr char kShortAttention[] = R"kernel(
 #define STEPS (WIDTH / 16)
 #define EIGHTS (WIDTH / 8)
-#define GROUP (32 * WARPS)
+#define GROUP (32 * WARPS * PARTS)
 #define ROWS (16 * WARPS)
+#define SLICE (KEYS / PARTS)
 #define LOG2_E 1.44269504f
 
 FUNCTION void begin_block(IN_LOCAL u16 *to, GLOBAL const u16 *from, i64 step, int first, int columns, int item) {
@@ -94,7 +96,7 @@ FUNCTION void begin_block(IN_LOCAL u16 *to, GLOBAL const u16 *from, i64 step, in
 // Scores times LOG2_E, with the mask; -infinity where there is no position. Largest of a row's: what the lane has of it.
 FUNCTION void mask_scores(float (*scores)[4], float *now, GLOBAL const STORAGE(T) *mask, i64 mask_row, i64 mask_column, int row, int column,
                           int rows, int columns, float factor) {
-  UNROLL for (int n = 0; n < KEYS / 8; ++n) {
+  UNROLL for (int n = 0; n < SLICE / 8; ++n) {
     UNROLL for (int e = 0; e < 4; ++e) {
       int i = row + e / 2 * 8, j = column + n * 8 + e % 2;
       float score = scores[n][e] * factor;
@@ -119,7 +121,7 @@ FUNCTION void share(float (*scores)[4], float *now, float *most, float *total, f
       sums[n][r * 2] *= factor;
       sums[n][r * 2 + 1] *= factor;
     }
-    UNROLL for (int n = 0; n < KEYS / 8; ++n) {
+    UNROLL for (int n = 0; n < SLICE / 8; ++n) {
       UNROLL for (int e = r * 2; e < r * 2 + 2; ++e) {
         scores[n][e] = power_of_2(scores[n][e] - less);
         total[r] += scores[n][e];
@@ -127,6 +129,75 @@ FUNCTION void share(float (*scores)[4], float *now, float *most, float *total, f
     }
   }
 }
+
+// Two rows of q, as a product of 16 has them in a lane.
+FUNCTION void read_rows(u32 (*left)[4], GLOBAL const STORAGE(T) *q, i64 q_row, int row, int rows, int in_quad) {
+  UNROLL for (int i = 0; i < STEPS * 4; ++i) {
+    GLOBAL const u16 *at = q + SOONER(row + i % 2 * 8, rows - 1) * q_row;
+    left[i / 4][i % 4] = *(GLOBAL const u32 *)(at + i / 4 * 16 + i % 4 / 2 * 8 + in_quad * 2);
+  }
+}
+
+#if PARTS == 1
+FUNCTION void store_rows(float (*sums)[4], const float *total, GLOBAL STORAGE(T) *y, i64 y_row, int row, int rows, int in_quad) {
+  UNROLL for (int r = 0; r < 2; ++r) {
+    float factor = 1.0f / total[r];
+    if (row + r * 8 >= rows) continue;
+    UNROLL for (int m = 0; m < EIGHTS; ++m)
+      *(GLOBAL u32 *)(y + (row + r * 8) * y_row + m * 8 + in_quad * 2) = pair_of(sums[m][r * 2] * factor, sums[m][r * 2 + 1] * factor);
+  }
+}
+#else
+// What one of the parts has found, for all: sums of its rows, behind those of all parts the largest scores, and behind all of these the
+// totals. There is room, since PARTS * WARPS is KEYS / 16 at most.
+FUNCTION void leave_part(IN_LOCAL float *found, float (*sums)[4], const float *most, const float *total, int row, int in_quad) {
+  IN_LOCAL float *mosts = found + PARTS * ROWS * PITCH;
+  UNROLL for (int r = 0; r < 2; ++r) {
+    int place = row + r * 8;
+    if (in_quad == 0) {
+      mosts[place] = most[r];
+      mosts[PARTS * ROWS + place] = total[r];
+    }
+    UNROLL for (int m = 0; m < EIGHTS; ++m) {
+      uint2 two;
+      two.x = FLOAT_BITS(sums[m][r * 2]);
+      two.y = FLOAT_BITS(sums[m][r * 2 + 1]);
+      *(IN_LOCAL uint2 *)(found + place * PITCH + m * 8 + in_quad * 2) = two;
+    }
+  }
+}
+
+// In the parts' order. An item has eight neighbouring elements of a row.
+FUNCTION void store_met_rows(IN_LOCAL const float *found, GLOBAL STORAGE(T) *y, i64 y_row, int first, int rows, int item) {
+  IN_LOCAL const float *mosts = found + PARTS * ROWS * PITCH;
+  for (int i = item; i < ROWS * EIGHTS; i += GROUP) {
+    int line = i / EIGHTS, place = i % EIGHTS * 8;
+    if (first + line >= rows) continue;
+    float most = -INFINITY, total = 0.0f, made[8];
+    UNROLL for (int part = 0; part < PARTS; ++part) most = mosts[part * ROWS + line] > most ? mosts[part * ROWS + line] : most;
+    float less = most == -INFINITY ? 0.0f : most;
+    UNROLL for (int e = 0; e < 8; ++e) made[e] = 0.0f;
+    UNROLL for (int part = 0; part < PARTS; ++part) {
+      float factor = power_of_2(mosts[part * ROWS + line] - less);
+      total += mosts[(PARTS + part) * ROWS + line] * factor;
+      UNROLL for (int half = 0; half < 2; ++half) {
+        uint4 sums = *(IN_LOCAL const uint4 *)(found + (part * ROWS + line) * PITCH + place + half * 4);
+        made[half * 4] += BITS_FLOAT(sums.x) * factor;
+        made[half * 4 + 1] += BITS_FLOAT(sums.y) * factor;
+        made[half * 4 + 2] += BITS_FLOAT(sums.z) * factor;
+        made[half * 4 + 3] += BITS_FLOAT(sums.w) * factor;
+      }
+    }
+    float share = 1.0f / total;
+    uint4 elements;
+    elements.x = pair_of(made[0] * share, made[1] * share);
+    elements.y = pair_of(made[2] * share, made[3] * share);
+    elements.z = pair_of(made[4] * share, made[5] * share);
+    elements.w = pair_of(made[6] * share, made[7] * share);
+    write_16(y + (first + line) * y_row + place, elements);
+  }
+}
+#endif
 
 KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int columns, int heads, int shared, i64 q_batch, i64 q_head,
            i64 q_row, i64 k_batch, i64 k_head, i64 k_row, i64 v_batch, i64 v_head, i64 v_row, i64 y_batch, i64 y_head, i64 y_row,
@@ -141,7 +212,7 @@ KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int c
   IN_LOCAL u16 *keys = (IN_LOCAL u16 *)kept, *values = keys + 2 * KEYS * PITCH;
   int item = (int)LOCAL_ID(0), lane = item % 32, warp = item / 32, quad = lane / 4, in_quad = lane % 4;
   int tiles = (rows + ROWS - 1) / ROWS, tile = (int)GROUP_ID(0) % tiles, pair = (int)GROUP_ID(0) / tiles;
-  int b = pair / heads, h = pair % heads, first = tile * ROWS + warp * 16;
+  int b = pair / heads, h = pair % heads, first = tile * ROWS + warp / PARTS * 16, slice = warp % PARTS * SLICE;
   q += b * q_batch + h * q_head;
   k += b * k_batch + h / shared * k_head;
   v += b * v_batch + h / shared * v_head;
@@ -152,10 +223,7 @@ KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int c
   begin_block(values, v, v_row, 0, columns, item);
   end_of_batch();
   u32 left[STEPS][4];
-  UNROLL for (int i = 0; i < STEPS * 4; ++i) {
-    GLOBAL const u16 *row = q + SOONER(first + quad + i % 2 * 8, rows - 1) * q_row;
-    left[i / 4][i % 4] = *(GLOBAL const u32 *)(row + i / 4 * 16 + i % 4 / 2 * 8 + in_quad * 2);
-  }
+  read_rows(left, q, q_row, first + quad, rows, in_quad);
   float most[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f}, sums[EIGHTS][4];
   UNROLL for (int i = 0; i < EIGHTS * 4; ++i) sums[i / 4][i % 4] = 0.0f;
   for (int begin = 0; begin < end; begin += KEYS) {
@@ -167,30 +235,30 @@ KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int c
     end_of_batch();
     wait_for_all_but_one();
     BARRIER;
-    float scores[KEYS / 8][4];
-    UNROLL for (int n = 0; n < KEYS / 8; ++n) UNROLL for (int e = 0; e < 4; ++e) scores[n][e] = 0.0f;
+    float scores[SLICE / 8][4];
+    UNROLL for (int n = 0; n < SLICE / 8; ++n) UNROLL for (int e = 0; e < 4; ++e) scores[n][e] = 0.0f;
     UNROLL for (int s = 0; s < STEPS; ++s) {
-      UNROLL for (int n = 0; n < KEYS / 8; n += 2) {
+      UNROLL for (int n = 0; n < SLICE / 8; n += 2) {
         u32 right[4];
-        rows_of(right, keys + at, n * 8, s * 16, lane);
+        rows_of(right, keys + at, slice + n * 8, s * 16, lane);
         ADD_PRODUCT(scores[n], left[s][0], left[s][1], left[s][2], left[s][3], right[0], right[1]);
         ADD_PRODUCT(scores[n + 1], left[s][0], left[s][1], left[s][2], left[s][3], right[2], right[3]);
       }
     }
     float now[2] = {most[0], most[1]};
-    mask_scores(scores, now, mask, mask_row, mask_column, first + quad, begin + in_quad * 2, rows, columns, scale * LOG2_E);
+    mask_scores(scores, now, mask, mask_row, mask_column, first + quad, begin + slice + in_quad * 2, rows, columns, scale * LOG2_E);
     UNROLL for (int i = 0; i < 4; ++i) {
       float other;
       SHUFFLE_TO(other, now[i / 2], 1 + i % 2);
       now[i / 2] = other > now[i / 2] ? other : now[i / 2];
     }
     share(scores, now, most, total, sums);
-    UNROLL for (int n = 0; n < KEYS / 8; n += 2) {
+    UNROLL for (int n = 0; n < SLICE / 8; n += 2) {
       u32 shares[4];
       UNROLL for (int e = 0; e < 4; ++e) shares[e] = pair_of(scores[n + e / 2][e % 2 * 2], scores[n + e / 2][e % 2 * 2 + 1]);
       UNROLL for (int m = 0; m < EIGHTS; m += 2) {
         u32 right[4];
-        columns_of(right, values + at, n * 8, m * 8, lane);
+        columns_of(right, values + at, slice + n * 8, m * 8, lane);
         ADD_PRODUCT(sums[m], shares[0], shares[1], shares[2], shares[3], right[0], right[1]);
         ADD_PRODUCT(sums[m + 1], shares[0], shares[1], shares[2], shares[3], right[2], right[3]);
       }
@@ -201,12 +269,15 @@ KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int c
     float near, far;
     SHUFFLE_TO(near, total[r], 1);
     SHUFFLE_TO(far, total[r] + near, 2);
-    int row = first + quad + r * 8;
-    float factor = 1.0f / (total[r] + near + far);
-    if (row >= rows) continue;
-    UNROLL for (int m = 0; m < EIGHTS; ++m)
-      *(GLOBAL u32 *)(y + row * y_row + m * 8 + in_quad * 2) = pair_of(sums[m][r * 2] * factor, sums[m][r * 2 + 1] * factor);
+    total[r] = total[r] + near + far;
   }
+#if PARTS == 1
+  store_rows(sums, total, y, y_row, first + quad, rows, in_quad);
+#else
+  leave_part((IN_LOCAL float *)kept, sums, most, total, warp % PARTS * ROWS + warp / PARTS * 16 + quad, in_quad);
+  BARRIER;
+  store_met_rows((IN_LOCAL const float *)kept, y, y_row, tile * ROWS, rows, item);
+#endif
 }
 )kernel";
 

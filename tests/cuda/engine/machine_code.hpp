@@ -32,6 +32,12 @@ struct Instruction {
   }
   /// LDG of what is held for constant while the kernel runs (ld.global.nc).
   bool is_read_only() const { return operation() == 0x181 && (high & 0x8000) != 0; }
+  /// LDL and STL: a register that is put into memory of the item's own, or an array that has none.
+  bool is_spilled() const { return operation() == 0x183 || operation() == 0x187; }
+  /// HMMA.
+  bool multiplies_halves() const { return operation() == 0x3c; }
+  /// STG of 16 bytes.
+  bool stores_16() const { return operation() == 0x186 && (high >> 9 & 7) == 6; }
   /// BRA, EXIT, CALL and RET.
   bool is_branch() const {
     constexpr unsigned kBranches[] = {0x143, 0x144, 0x147, 0x14d, 0x150};

@@ -11,12 +11,6 @@
 namespace backplane::cuda {
 namespace {
 
-/// LDL and STL: registers that are put into memory of their own.
-bool is_spilled(const Instruction& each) {
-  constexpr unsigned kLoad = 0x183, kStore = 0x187;
-  return each.operation() == kLoad || each.operation() == kStore;
-}
-
 TEST(CudaTileText, EveryFormKeepsItsSumsInRegistersAndWaitsForItsTurn) {
   const std::unique_ptr<Compiler> nvrtc = open_nvrtc();
   constexpr std::size_t kAll = 100;
@@ -39,7 +33,10 @@ TEST(CudaTileText, EveryFormKeepsItsSumsInRegistersAndWaitsForItsTurn) {
       source.insert(begin + 3, " IN_TURN;");  // as ModuleStore does
       const std::vector<Instruction> code = instructions_of(nvrtc->compile(source, "sm_90a"));
       ASSERT_FALSE(code.empty()) << which;
-      EXPECT_EQ(std::count_if(code.begin(), code.end(), is_spilled), 0) << which;
+      EXPECT_EQ(std::count_if(code.begin(), code.end(),
+                              [](const Instruction& each) { return each.is_spilled(); }),
+                0)
+          << which;
       const auto waits = std::find_if(code.begin(), code.end(),
                                       [](const Instruction& each) { return each.waits(); });
       const auto comes = std::find_if(code.begin(), code.end(),
