@@ -93,15 +93,36 @@ FUNCTION void begin_block(IN_LOCAL u16 *to, GLOBAL const u16 *from, i64 step, in
   }
 }
 
+// Of keys and values, before the last one that is wanted; a batch of none otherwise.
+FUNCTION void begin_blocks(IN_LOCAL u16 *keys, IN_LOCAL u16 *values, GLOBAL const u16 *k, i64 k_row, GLOBAL const u16 *v, i64 v_row,
+                           int first, int end, int columns, int item) {
+  if (first < end) {
+    begin_block(keys, k, k_row, first, columns, item);
+    begin_block(values, v, v_row, first, columns, item);
+  }
+  end_of_batch();
+}
+
+// Of two rows and a slice of columns, as they lie. Slices of several PARTS are so small that there is room for the next one's, which is
+// read while the one before is multiplied.
+FUNCTION void read_mask(STORAGE(T) (*added)[4], GLOBAL const STORAGE(T) *mask, i64 mask_row, i64 mask_column, int row, int column, int rows,
+                        int columns) {
+#if HAS_MASK
+  UNROLL for (int n = 0; n < SLICE / 8; ++n) {
+    UNROLL for (int e = 0; e < 4; ++e)
+      added[n][e] = mask[SOONER(row + e / 2 * 8, rows - 1) * mask_row + SOONER(column + n * 8 + e % 2, columns - 1) * mask_column];
+  }
+#endif
+}
+
 // Scores times LOG2_E, with the mask; -infinity where there is no position. Largest of a row's: what the lane has of it.
-FUNCTION void mask_scores(float (*scores)[4], float *now, GLOBAL const STORAGE(T) *mask, i64 mask_row, i64 mask_column, int row, int column,
-                          int rows, int columns, float factor) {
+FUNCTION void mask_scores(float (*scores)[4], float *now, const STORAGE(T) (*added)[4], int row, int column, int columns, float factor) {
   UNROLL for (int n = 0; n < SLICE / 8; ++n) {
     UNROLL for (int e = 0; e < 4; ++e) {
       int i = row + e / 2 * 8, j = column + n * 8 + e % 2;
       float score = scores[n][e] * factor;
 #if HAS_MASK
-      score = FMA(LOAD(T, mask, SOONER(i, rows - 1) * mask_row + SOONER(j, columns - 1) * mask_column), LOG2_E, score);
+      score = FMA(LOAD(T, added[n], e), LOG2_E, score);
 #endif
       if (j >= columns || (IS_CAUSAL && j > i)) score = -INFINITY;
       scores[n][e] = score;
@@ -219,20 +240,16 @@ KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int c
   y += b * y_batch + h * y_head;
   mask += b * mask_batch + h * mask_head;
   int end = IS_CAUSAL ? SOONER(columns, (tile + 1) * ROWS) : columns;
-  begin_block(keys, k, k_row, 0, columns, item);
-  begin_block(values, v, v_row, 0, columns, item);
-  end_of_batch();
+  begin_blocks(keys, values, k, k_row, v, v_row, 0, end, columns, item);
   u32 left[STEPS][4];
   read_rows(left, q, q_row, first + quad, rows, in_quad);
+  STORAGE(T) added[SLICE / 8][4];
+  if (PARTS > 1) read_mask(added, mask, mask_row, mask_column, first + quad, slice + in_quad * 2, rows, columns);
   float most[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f}, sums[EIGHTS][4];
   UNROLL for (int i = 0; i < EIGHTS * 4; ++i) sums[i / 4][i % 4] = 0.0f;
   for (int begin = 0; begin < end; begin += KEYS) {
     int at = begin / KEYS % 2 * (KEYS * PITCH);
-    if (begin + KEYS < end) {
-      begin_block(keys + (KEYS * PITCH - at), k, k_row, begin + KEYS, columns, item);
-      begin_block(values + (KEYS * PITCH - at), v, v_row, begin + KEYS, columns, item);
-    }
-    end_of_batch();
+    begin_blocks(keys + (KEYS * PITCH - at), values + (KEYS * PITCH - at), k, k_row, v, v_row, begin + KEYS, end, columns, item);
     wait_for_all_but_one();
     BARRIER;
     float scores[SLICE / 8][4];
@@ -246,7 +263,10 @@ KERNEL run(IN(T, q), IN(T, k), IN(T, v), IN(T, mask), OUT(T, y), int rows, int c
       }
     }
     float now[2] = {most[0], most[1]};
-    mask_scores(scores, now, mask, mask_row, mask_column, first + quad, begin + slice + in_quad * 2, rows, columns, scale * LOG2_E);
+    int column = begin + slice + in_quad * 2;
+    if (PARTS == 1) read_mask(added, mask, mask_row, mask_column, first + quad, column, rows, columns);
+    mask_scores(scores, now, added, first + quad, column, columns, scale * LOG2_E);
+    if (PARTS > 1) read_mask(added, mask, mask_row, mask_column, first + quad, column + KEYS, rows, columns);
     UNROLL for (int i = 0; i < 4; ++i) {
       float other;
       SHUFFLE_TO(other, now[i / 2], 1 + i % 2);
