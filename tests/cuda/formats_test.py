@@ -102,6 +102,28 @@ class Networks(Formats):
                 self.check(path, feeds, "fp16")
                 self.check_saved(path, feeds, "fp16")
 
+    def test_images_are_sampled_in_16_bits_at_places_of_32(self):
+        random = np.random.default_rng(11)
+        feeds = {"x": random.standard_normal((2, 8, 6, 5)).astype(np.float32),
+                 "grid": random.uniform(-1.1, 1.1, (2, 7, 4, 2)).astype(np.float32)}
+        weights = [numpy_helper.from_array(random.standard_normal((8, 8, 1, 1)).astype(np.float32) / 3, name) for name in "wv"]
+        nodes = [node("Conv", ["x", "w"], ["c"], name="conv"), node("GridSample", ["c", "grid"], ["s"], name="sample"),
+                 node("Conv", ["s", "v"], ["y"], name="end")]
+        path = self.save(program.model(nodes, [value("x", shape=(2, 8, 6, 5)), value("grid", shape=(2, 7, 4, 2))],
+                                       [value("y", shape=(2, 8, 7, 4))], weights, opset=20))
+        for precision in ("fp16", "bf16"):
+            with self.subTest(precision):
+                made = self.folder / "made.onnx"
+                made.unlink(missing_ok=True)
+                self.succeed("inspect", path, *DEVICE, "--set", f"precision={precision}",
+                             "--set", f"optimized_model_path={made}")
+                graph = onnx.load(made).graph
+                # Another type for the input and the output, another layout alone around the sampling, and the grid as it is.
+                edges = [len(each.attribute) for each in graph.node if each.op_type == "Reformat"]
+                self.assertEqual(edges, [2, 1, 1, 2])
+                self.assertEqual([each.input[1] for each in graph.node if each.op_type == "GridSample"], ["grid"])
+                self.check(path, feeds, precision)
+
     def test_images_of_few_channels_are_filled_up_where_they_are_brought_into_another_form_anyway(self):
         random = np.random.default_rng(8)
         for shape, kernel in (((2, 3, 9, 7), (3, 2)), ((1, 1, 33), (5,)), ((1, 2, 3, 4, 5), (2, 1, 3)), ((3, 7, 5, 5), (3, 3)),

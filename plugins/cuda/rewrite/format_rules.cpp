@@ -88,6 +88,7 @@ constexpr FormatRule kRules[] = {
     {"Pad", kFollow, Layout::kAxes},
     {"Resize", kFollow, Layout::kAxes, 1},
     {"Upsample", kFollow, Layout::kAxes, 1},
+    {"GridSample", kFollow, Layout::kPlain, 1},
     {"Slice", kFollow, Layout::kPlain, 1},
     {"Transpose", kFollow},
     {"Reshape", kFollow, Layout::kPlain, 1},
@@ -123,6 +124,8 @@ constexpr FormatRule kRules[] = {
     {"ReduceLogSumExp", kFloat, Layout::kPlain, kAllInputs, kSmall},
     {"CumSum", kFloat, Layout::kPlain, kAllInputs, kTotal},
     {"LRN", kFloat, Layout::kPlain, kAllInputs, kTotal},
+    {"RoiAlign", kFloat, Layout::kPlain, kAllInputs,
+     "its boxes have places that 16 bits do not resolve"},
 };
 
 }  // namespace
