@@ -95,13 +95,21 @@ bool forget_word(const void* word) {
 }
 
 /// How many arguments a launch of this text has: one more than there are commas between them, since IN(T, x) has one
-/// and stands for two, as FAULT_WORD does, and the hidden two.
+/// and stands for two, as FAULT_WORD does, and the hidden two. Those of a product's sizes stand in a macro.
 std::size_t count_arguments(const std::string& source) {
   const std::size_t begin = source.find("KERNEL run("), end = source.find(") {", begin);
   if (begin == std::string::npos || end == std::string::npos) return 0;
   const auto at = [&](std::size_t i) { return source.begin() + static_cast<std::ptrdiff_t>(i); };
-  const bool may_fault = source.substr(begin, end - begin).find("FAULT_WORD") != std::string::npos;
-  return static_cast<std::size_t>(std::count(at(begin), at(end), ',')) + (may_fault ? 4 : 3);
+  const auto commas = [&](std::size_t from, std::size_t to) {
+    return static_cast<std::size_t>(std::count(at(from), at(to), ','));
+  };
+  const std::string head = source.substr(begin, end - begin);
+  std::size_t count = commas(begin, end) + (head.find("FAULT_WORD") != std::string::npos ? 4 : 3);
+  if (head.find("BATCH_ARGUMENTS") != std::string::npos) {
+    const std::size_t sizes = source.find("#define BATCH_ARGUMENTS");
+    count += commas(sizes, source.find("factor", sizes));
+  }
+  return count;
 }
 
 /// In the thread-local mode a capture of this thread forbids what is no work on a stream, and is spoiled by it.
