@@ -1,48 +1,20 @@
 // Einsum: https://onnx.ai/onnx/operators/onnx__Einsum.html
 #include <algorithm>
 #include <array>
-#include <map>
 #include <optional>
-#include <string>
+#include <vector>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/einsum_node.hpp"
 #include "plugins/common/types.hpp"
 #include "plugins/cpu/dense/strided_product.hpp"
 #include "plugins/cpu/device.hpp"
-#include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/rounding.hpp"
 
 namespace backplane::cpu {
 namespace {
 
-/// The subscripts of one term: letters, and where an ellipsis stands (-1: nowhere).
-struct Term {
-  std::string letters;
-  int ellipsis = -1;
-};
-
-Term parse_term(const std::string& text) {
-  Term term;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == ' ') continue;
-    if (text.compare(i, 3, "...") == 0 && term.ellipsis < 0) {
-      term.ellipsis = static_cast<int>(term.letters.size());
-      i += 2;
-    } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
-      term.letters += c;
-    } else {
-      sdk::invalid("Einsum: '", text, "' is not a list of letters with at most one ellipsis");
-    }
-  }
-  return term;
-}
-
-/// One loop: a subscript, its size, and each operand's step along it.
-struct Subscript {
-  std::int64_t dim = 1;
-  std::vector<std::int64_t> strides;
-};
+using Subscript = common::EinsumSubscript;
 
 /// Walks some loops at once and keeps each operand's place.
 class Walk {
@@ -248,110 +220,35 @@ class Einsum {
     }
   };
 
-  Einsum(const sdk::CreateContext& ctx, const sdk::Node& node) : isa_(isa_of(ctx)) {
-    std::string equation = node.get_string("equation", "");
-    const std::size_t arrow = equation.find("->");
-    const std::string inputs = equation.substr(0, arrow);
-    for (std::size_t begin = 0; begin <= inputs.size();) {
-      const std::size_t end = std::min(inputs.find(',', begin), inputs.size());
-      terms_.push_back(parse_term(inputs.substr(begin, end - begin)));
-      begin = end + 1;
-    }
-    if (arrow != std::string::npos) {
-      output_ = parse_term(equation.substr(arrow + 2));
-    } else {  // the letters that occur once, sorted, after the ellipsis
-      std::map<char, int> uses;
-      for (const Term& term : terms_) {
-        for (const char c : term.letters) ++uses[c];
-        if (term.ellipsis >= 0) output_.ellipsis = 0;
-      }
-      for (const auto& [letter, count] : uses) {
-        if (count == 1) output_.letters += letter;
-      }
-    }
-    if (terms_.size() != node.input_count())
-      sdk::invalid("Einsum: the equation '", equation, "' has ", terms_.size(), " terms for ",
-                   node.input_count(), " inputs");
-    if (terms_.size() > Walk::kMaxOperands)
+  Einsum(const sdk::CreateContext& ctx, const sdk::Node& node)
+      : equation_(node), isa_(isa_of(ctx)) {
+    if (equation_.term_count() > Walk::kMaxOperands)
       sdk::unsupported("Einsum of more than ", Walk::kMaxOperands, " inputs");
   }
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
-    // Subscripts by name: letters, and numbers for what an ellipsis stands for, counted from its end.
-    std::map<int, Subscript> all;
-    int widest = 0;
-    for (std::size_t k = 0; k < terms_.size(); ++k)
-      widest = std::max(widest, add_operand(ctx.input(static_cast<std::uint32_t>(k)), k, all));
-    sdk::Dims dims;
-    std::vector<Subscript> outer, summed;
-    const auto take = [&](int name) {
-      const auto found = all.find(name);
-      if (found == all.end())
-        sdk::invalid("Einsum: the output's subscript '", static_cast<char>(name),
-                     "' is in no input, or twice in the output");
-      dims.push_back(found->second.dim);
-      outer.push_back(found->second);
-      all.erase(found);
-    };
-    for (int i = 0; i <= static_cast<int>(output_.letters.size()); ++i) {
-      if (i == output_.ellipsis) {
-        for (int e = widest; e-- > 0;) take(e);
-      }
-      if (i < static_cast<int>(output_.letters.size()))
-        take(output_.letters[static_cast<std::size_t>(i)]);
-    }
-    std::int64_t work = sdk::element_count(dims);
-    for (const auto& [name, subscript] : all) {
-      summed.push_back(subscript);
-      work *= subscript.dim;
-    }
+    std::vector<sdk::DimsView> shapes;
+    for (std::size_t k = 0; k < equation_.term_count(); ++k)
+      shapes.push_back(ctx.input(static_cast<std::uint32_t>(k)).dims());
+    common::EinsumLoops found = equation_.loops(shapes);
+    std::int64_t work = sdk::element_count(found.dims);
+    for (const Subscript& subscript : found.summed) work *= subscript.dim;
     Prepared prepared;
     const unsigned threads = ctx.threads().count();
-    if (terms_.size() == 2 && ctx.input(0).type() == sdk::DataType::Float && work > 0) {
-      MatrixEinsum matrices(outer, summed, isa_, threads);
+    if (shapes.size() == 2 && ctx.input(0).type() == sdk::DataType::Float && work > 0) {
+      MatrixEinsum matrices(found.outer, found.summed, isa_, threads);
       if (matrices.product) prepared.matrices = std::move(matrices);
     }
-    prepared.loops = SumLoops(std::move(outer), std::move(summed), terms_.size());
+    prepared.loops = SumLoops(std::move(found.outer), std::move(found.summed), shapes.size());
     ctx.set_workspace(prepared.matrices ? prepared.matrices->workspace_bytes()
                                         : prepared.loops.workspace_bytes(threads));
     ctx.set_variant(prepared.matrices ? "matrices" : "loops");
-    ctx.set_output(0, ctx.input(0).type(), dims);
+    ctx.set_output(0, ctx.input(0).type(), found.dims);
     return prepared;
   }
 
  private:
-  // Adds an operand's steps; gives the number of axes that its ellipsis stands for.
-  int add_operand(const sdk::Tensor& input, std::size_t operand,
-                  std::map<int, Subscript>& all) const {
-    const Term& term = terms_[operand];
-    const int letters = static_cast<int>(term.letters.size());
-    const int hidden = input.rank() - letters;
-    if (hidden < 0 || (hidden > 0 && term.ellipsis < 0)) {
-      sdk::invalid("Einsum: input ", operand, " has rank ", input.rank(), ", its subscripts are '",
-                   term.letters, "'");
-    }
-    const sdk::Dims strides = dense_strides(input.dims());
-    for (int axis = 0; axis < input.rank(); ++axis) {
-      const int after = axis - term.ellipsis;  // the place within the ellipsis
-      const bool in_ellipsis = term.ellipsis >= 0 && after >= 0 && after < hidden;
-      const int letter = term.ellipsis >= 0 && after >= hidden ? axis - hidden : axis;
-      const int name =
-          in_ellipsis ? hidden - 1 - after : term.letters[static_cast<std::size_t>(letter)];
-      Subscript& subscript = all[name];
-      subscript.strides.resize(terms_.size(), 0);
-      const std::int64_t dim = input.dim(axis);
-      if (dim != 1 && subscript.dim != 1 && dim != subscript.dim) {
-        sdk::invalid("Einsum: axis ", axis, " of input ", operand, " has ", dim,
-                     " elements, its subscript ", subscript.dim);
-      }
-      if (dim != 1) subscript.strides[operand] += strides[static_cast<std::size_t>(axis)];
-      if (dim != 1) subscript.dim = dim;
-    }
-    return hidden;
-  }
-
-  std::vector<Term> terms_;
-  Term output_;
+  common::EinsumEquation equation_;
   Isa isa_;
 };
 
