@@ -1,69 +1,18 @@
-// MatMul and Gemm of integers of 32 and 64 bits, which no library multiplies: by the tiles of plugins/common.
-#include <algorithm>
-
+// MatMul and Gemm of integers of 32 and 64 bits.
 #include "op_table.hpp"
 #include "plugins/common/broadcast.hpp"
 #include "plugins/common/device_ops/matrix_batch.hpp"
-#include "plugins/common/device_ops/types.hpp"
-#include "plugins/common/kernels/product.hpp"
-#include "plugins/common/kernels/scalar_functions.hpp"
-#include "plugins/cuda/kernel.hpp"
+#include "plugins/cuda/whole_products.hpp"
 
 namespace backplane::cuda {
 namespace {
 
 using device_ops::View;
 
-common::TypeList whole_types() {
-  return {DataType::Int32, DataType::Int64, DataType::UInt32, DataType::UInt64};
-}
-
 /// Between nodes of a rewrite types may be known in `prepare` alone.
 void require_whole(DataType type) {
-  const common::TypeList types = whole_types();
-  if (std::find(types.begin(), types.end(), type) == types.end())
+  if (!is_whole(type))
     sdk::unsupported("a product of ", sdk::type_name(type), " as one of integers");
-}
-
-/// y = a b. Steps are in elements; the batch has two axes.
-struct WholeProduct {
-  DataType type = DataType::Int32;
-  std::int64_t rows = 0, columns = 0, depth = 0;
-  std::int64_t a_row = 0, a_step = 1, b_row = 0, b_step = 1;
-  std::int64_t outer = 1, inner = 1;
-  std::array<std::int64_t, 2> a_batch{}, b_batch{}, y_batch{};
-};
-
-void add_product(device_ops::Work& work, const WholeProduct& p) {
-  constexpr std::size_t kTile = 64, kGroup = 16;
-  device_ops::LaunchPlan plan;
-  const bool is_signed = p.type == DataType::Int32 || p.type == DataType::Int64;
-  const char* const type = device_ops::type_code(p.type);
-  device_ops::KernelText text;
-  text.define("T", type).define("TY", type).define("BT", type);
-  text.define("ACC", is_signed ? "i64" : "u64").define("REAL", "float");
-  text.define("LIT(x)", "JOIN(x, f)").define("TAPS", 1).define("ACTIVATE(s)", "s");
-  for (const char* const name : {"INTEGER", "HAS_SCALES", "HAS_BIAS", "BIAS_ALONG", "HAS_RESIDUAL",
-                                 "HAS_FACTOR", "ROWED", "DEEP"})
-    text.define(name, 0);
-  text.add(common::kScalarFunctions).add(common::kProductArguments).add(common::kLocalProduct);
-  plan.source = text.str();
-  plan.name = "product of integers";
-  plan.arg(input(0), p.type).arg(input(1), p.type).arg(output(0), p.type);
-  const std::int64_t none = 0, one = 1;
-  for (const std::int64_t number :
-       {p.rows,       p.columns,    p.depth,      p.a_row,      p.a_step,     p.b_row,
-        p.b_step,     p.columns,    p.inner,      p.a_batch[0], p.a_batch[1], p.b_batch[0],
-        p.b_batch[1], p.y_batch[0], p.y_batch[1], none,         none,         one,
-        one,          one,          one})
-    plan.scalar(number);
-  plan.scalar(1.0f);
-  const auto tiles = [](std::int64_t size) {
-    return (static_cast<std::size_t>(size) + kTile - 1) / kTile * kGroup;
-  };
-  plan.items = {tiles(p.columns), tiles(p.rows), static_cast<std::size_t>(p.outer * p.inner)};
-  plan.group = {kGroup, kGroup, 1};
-  work.add(std::move(plan));
 }
 
 void set_cost(sdk::PrepareContext& ctx, const WholeProduct& p) {
@@ -89,7 +38,7 @@ class WholeMatMul {
     WholeProduct product;
     product.type = a.type();
     product.rows = matrices.rows;
-    product.columns = product.b_row = matrices.columns;
+    product.columns = product.b_row = product.y_row = matrices.columns;
     product.depth = product.a_row = matrices.depth;
     product.inner = loops.dims[rank - 1];
     product.outer = rank > 1 ? loops.dims[0] : 1;
@@ -123,7 +72,7 @@ class WholeGemm {
     product.type = a.type();
     product.rows = a.dim(a_is_transposed_ ? 1 : 0);
     product.depth = a.dim(a_is_transposed_ ? 0 : 1);
-    product.columns = b.dim(b_is_transposed_ ? 0 : 1);
+    product.columns = product.y_row = b.dim(b_is_transposed_ ? 0 : 1);
     product.a_row = a_is_transposed_ ? 1 : product.depth;
     product.a_step = a_is_transposed_ ? product.rows : 1;
     product.b_row = b_is_transposed_ ? 1 : product.columns;
