@@ -8,6 +8,7 @@
 #include "op_table.hpp"
 #include "plugins/common/device_ops/pointwise.hpp"
 #include "plugins/common/device_ops/row_source.hpp"
+#include "plugins/common/device_ops/sums.hpp"
 #include "plugins/common/device_ops/types.hpp"
 #include "plugins/common/device_ops/walk.hpp"
 #include "plugins/common/kernels/neighbours.hpp"
@@ -79,6 +80,13 @@ struct Division {
   common::StridedLoops kept, folded;
   Dims out_dims;
   std::int64_t depth = 1;
+  MemoryRef from = input(0), to = output(0);
+  MemoryRef found = workspace();        ///< what parts of rows came to, where rows are divided
+  DataType made_type = DataType::None;  ///< of what is stored; None: of the elements
+
+  DataType made(DataType elements) const {
+    return made_type == DataType::None ? elements : made_type;
+  }
 };
 
 Division divide(DimsView dims, const std::vector<int>& axes, bool keep_dims) {
@@ -143,7 +151,8 @@ void define_order(Walk& walk) {
 
 void add_reduction(Work& work, const Row& row, DataType type, const Division& division) {
   Walk walk(division.kept.dims);
-  walk.in("x", input(0), type).out("y", output(0), type);
+  const DataType made = division.made(type);
+  walk.in("x", division.from, type).out("y", division.to, made).define("TY", type_code(made));
   walk.number("depth", division.depth)
       .number("row_n", division.folded.dims.back())
       .number("row_stride", division.folded.strides[0].back());
@@ -162,7 +171,7 @@ void add_reduction(Work& work, const Row& row, DataType type, const Division& di
       sdk::message("  i64 base = ", base, ";\n  ACC acc = START;\n",
                    fold_loops(rank, "  acc = fold_row(x + row, row_n, row_stride, acc);\n"));
   if (row.finish != nullptr) {
-    text += sdk::message("  STORE(T, y, ", target, ", ", row.finish, ");");
+    text += sdk::message("  STORE(TY, y, ", target, ", ", row.finish, ");");
   } else {
     // log(sum(exp(v))) = m + log(sum(exp(v - m))) with m the greatest, so that nothing overflows.
     const std::string again =
@@ -171,7 +180,7 @@ void add_reduction(Work& work, const Row& row, DataType type, const Division& di
                    "    sum += exp((ROOT)LOAD(T, x, row + k * row_stride) - shift);\n");
     text +=
         sdk::message("  ROOT shift = (ROOT)acc;\n  if (!(fabs(shift) < INFINITY)) shift = 0;\n",
-                     "  ROOT sum = 0;\n", again, "  STORE(T, y, ", target, ", shift + log(sum));");
+                     "  ROOT sum = 0;\n", again, "  STORE(TY, y, ", target, ", shift + log(sum));");
   }
   walk.body = text;
   walk.add_to(work);
@@ -240,9 +249,10 @@ void add_meeting(Work& work, const Row& row, DataType type, const Division& divi
   const RowForm form =
       choose_rows(work.device(), {.rows = divided.rows, .n = divided.parts, .type = found});
   Walk walk(division.kept.dims);
-  walk.in("x", workspace(), found).out("y", output(0), type).number("depth", division.depth);
+  const DataType made = division.made(type);
+  walk.in("x", division.found, found).out("y", division.to, made).number("depth", division.depth);
   define_fold(walk, work, row, type);
-  walk.define("STEP(a, v)", "MEET(a, v)").define("REAL", "ACC").define("TY", type_code(type));
+  walk.define("STEP(a, v)", "MEET(a, v)").define("REAL", "ACC").define("TY", type_code(made));
   // Not of the elements' type, as define_fold says.
   walk.define("OFFSET(k)", "(k)")
       .define("FINISH", after.of(row.finish))
@@ -276,8 +286,8 @@ std::uint64_t add_shared_reduction(Work& work, const Row& row, DataType type,
   const bool is_divided = form.parts > 1;
   Walk walk(kept.dims);
   const RowReading reading = add_input(walk);
-  const DataType found = is_divided ? part_type(type) : type;
-  walk.out("y", is_divided ? workspace() : output(0), found);
+  const DataType found = is_divided ? part_type(type) : division.made(type);
+  walk.out("y", is_divided ? division.found : division.to, found);
   walk.number("depth", division.depth);
   define_fold(walk, work, row, type);
   walk.define("STEP(a, v)", sdk::message("(", row.step, ")")).define("REAL", "ACC");
@@ -300,9 +310,9 @@ std::uint64_t add_shared_reduction(Work& work, const Row& row, DataType type,
 bool is_wide_across(const Device& device, const Row& row, DataType type, const Division& division) {
   const common::StridedLoops &kept = division.kept, &folded = division.folded;
   const std::int64_t width = kAcrossBytes / std::max(1, sdk::element_bytes(type));
-  if (row.finish == nullptr || !is_float(type) || type == DataType::Double ||
-      kept.dims.size() > 2 || folded.dims.size() != 1 || kept.strides[0].back() != 1 ||
-      division.depth == 1)
+  if (row.finish == nullptr || !is_float(type) || division.made(type) != type ||
+      type == DataType::Double || kept.dims.size() > 2 || folded.dims.size() != 1 ||
+      kept.strides[0].back() != 1 || division.depth == 1)
     return false;
   for (const std::int64_t steps :
        {kept.dims.back(), folded.strides[0][0], kept.dims.size() > 1 ? kept.strides[0][0] : 0}) {
@@ -327,7 +337,7 @@ void add_wide_across(Work& work, const Row& row, DataType type, const Division& 
   const std::int64_t lanes =
       std::min({kMostLanes, items, power_from(ceil_divide(division.depth, kStepsOfLane))});
   Walk walk(Dims{1});
-  walk.in("x", input(0), type).out("y", output(0), type).number("n", division.depth);
+  walk.in("x", division.from, type).out("y", division.to, type).number("n", division.depth);
   walk.number("depth", division.depth).number("step", division.folded.strides[0][0]);
   walk.number("columns", columns);
   walk.number("outer_step", kept.dims.size() > 1 ? kept.strides[0][0] : 0);
@@ -346,6 +356,22 @@ void add_wide_across(Work& work, const Row& row, DataType type, const Division& 
                   {static_cast<std::size_t>(ceil_divide(columns, items / lanes * width)),
                    static_cast<std::size_t>(outer), 1},
                   static_cast<std::size_t>(items));
+}
+
+/// In the form that fits. Returns the bytes of workspace that it takes.
+std::uint64_t add_plain(Work& work, const Row& row, DataType type, const Division& division) {
+  if (!shares_rows(work.device()) || division.depth == 0) {
+    add_reduction(work, row, type, division);
+    return 0;
+  }
+  if (is_wide_across(work.device(), row, type, division)) {
+    add_wide_across(work, row, type, division);
+    return 0;
+  }
+  return add_shared_reduction(work, row, type, division, [&](Walk& walk) {
+    walk.in("x", division.from, type);
+    return RowReading();
+  });
 }
 
 class Reduce {
@@ -369,15 +395,7 @@ class Reduce {
         divide(x.dims(), common::normalize_axes(axes, x.rank()), keep_dims_ || is_global_);
     ctx.set_output(0, x.type(), division.out_dims);
     if (sdk::element_count(division.out_dims) == 0) return;
-    if (!shares_rows(work.device()) || division.depth == 0)
-      return add_reduction(work, row_, x.type(), division);
-    if (is_wide_across(work.device(), row_, x.type(), division))
-      return add_wide_across(work, row_, x.type(), division);
-    const std::uint64_t bytes =
-        add_shared_reduction(work, row_, x.type(), division, [&](Walk& walk) {
-          walk.in("x", input(0), x.type());
-          return RowReading();
-        });
+    const std::uint64_t bytes = add_plain(work, row_, x.type(), division);
     if (bytes > 0) ctx.set_workspace(bytes, work.device().limits().alignment);
   }
 
@@ -566,6 +584,19 @@ class Cumulative {
 };
 
 }  // namespace
+
+void add_sums(Work& work, const StridedSums& sums, WorkspacePieces& pieces) {
+  Division division;
+  division.kept = common::merge_axes(sums.kept);
+  division.folded = common::merge_axes(sums.folded);
+  for (const std::int64_t dim : division.folded.dims) division.depth *= dim;
+  division.from = sums.from;
+  division.to = sums.to;
+  division.found = workspace(pieces.bytes());
+  division.made_type = sums.made_type;
+  pieces.add(
+      static_cast<std::int64_t>(add_plain(work, find_row("ReduceSum"), sums.type, division)));
+}
 
 KernelList reduce_kernels() {
   KernelList kernels;
