@@ -356,6 +356,19 @@ class Networks(Formats):
         x = np.full((2, 4), 0.5, np.float32)  # exp(16) is no fp16
         self.check(path, {"x": x}, "fp16")
 
+    def test_an_einsum_that_is_a_product_makes_16_bits_and_one_of_sums_does_not(self):
+        random = np.random.default_rng(9)
+        weights = numpy_helper.from_array(random.standard_normal((8, 3, 4)).astype(np.float32), "w")
+        nodes = [node("Einsum", ["x", "w"], ["p"], name="product", equation="btd,dhk->bthk"),
+                 node("Einsum", ["p"], ["y"], name="sums", equation="bthk->bk")]
+        path = self.save(program.model(nodes, [value("x", shape=(2, 5, 8))], [value("y", shape=(2, 4))], [weights]))
+        rows = {row["name"]: row for row in self.nodes(path, "fp16")["nodes"]}
+        said = {name: [reason["text"] for reason in row["reasons"]] for name, row in rows.items()}
+        self.assertIn("makes fp16", said["product"])
+        self.assertNotIn("makes fp16", said["sums"])
+        for precision in ("fp16", "tf32"):
+            self.check(path, {"x": random.standard_normal((2, 5, 8)).astype(np.float32)}, precision)
+
 
 class Rows(Formats):
     """Rows that take over what is element-wise before them."""

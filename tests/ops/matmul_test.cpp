@@ -1,4 +1,4 @@
-// MatMul, Gemm, Einsum: https://onnx.ai/onnx/operators/onnx__MatMul.html
+// MatMul, Gemm: https://onnx.ai/onnx/operators/onnx__MatMul.html
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -68,10 +68,6 @@ const OpCase kRows[] = {
      .node = {.op_type = "Gemm", .opset = 13},
      .inputs = {f32({2, 1}, {1, 2}), f32({1, 2}, {1, 1}), f32({2, 1}, {10, 20})},
      .outputs = {f32({2, 2}, {11, 11, 22, 22})}},
-    {.name = "EinsumTrace",
-     .node = {.op_type = "Einsum", .opset = 12, .attributes = {{"equation", "ii->"}}},
-     .inputs = {f32({2, 2}, {1, 2, 3, 4})},
-     .outputs = {f32({}, {5})}},
 };
 const Rows kMatMulRows("MatMul", kRows);
 
@@ -174,57 +170,6 @@ OpCase gemm(Random& random) {
   return row;
 }
 const Sweep kGemm("MatMul", "Gemm", 80, gemm);
-
-OpCase einsum(Random& random) {
-  struct Form {
-    const char* equation;
-    std::vector<std::string> terms;
-  };
-  static const std::vector<Form> forms = {{"ij,jk->ik", {"ij", "jk"}},
-                                          {"bij,bjk->bik", {"bij", "bjk"}},
-                                          {"ij->ji", {"ij"}},
-                                          {"ij->i", {"ij"}},
-                                          {"i,j->ij", {"i", "j"}},
-                                          {"bhid,bhjd->bhij", {"bhid", "bhjd"}},
-                                          {"bij,bkj->bik", {"bij", "bkj"}},
-                                          {"ij,ij->", {"ij", "ij"}},
-                                          {"bihd,bjhd->bhij", {"bihd", "bjhd"}},
-                                          {"bhij,bjhd->bihd", {"bhij", "bjhd"}},
-                                          {"bsd,dhk->bhsk", {"bsd", "dhk"}},
-                                          {"bhwc,hkc->bhwk", {"bhwc", "hkc"}},
-                                          {"ki,jk", {"ki", "jk"}},
-                                          {"kib,bkj->jib", {"kib", "bkj"}},
-                                          {"nkctv,kvw->nctw", {"nkctv", "kvw"}},
-                                          {"acik,bkj->aj", {"acik", "bkj"}},
-                                          {"iki,jkk->ij", {"iki", "jkk"}},
-                                          {"...ij, ...kj -> i...k", {"abij", "abkj"}},
-                                          {"j...,k...j->k...", {"jbc", "kbcj"}},
-                                          {"ii->i", {"ii"}},
-                                          {"ij,jk,kl->il", {"ij", "jk", "kl"}}};
-  const Form& form = random.pick(forms);
-  std::vector<std::int64_t> size(128);
-  const ElementType type = random.pick({ElementType::Float, ElementType::Float, ElementType::Float,
-                                        ElementType::Double, ElementType::Int32});
-  // Some that plain loops compute, and some that matrix kernels do.
-  const bool small = form.terms[0].size() > 4 || type != ElementType::Float || random.one_in(3);
-  const std::int64_t most = small ? 6 : 20;
-  for (std::int64_t& s : size) s = random.integer(1, most);
-  if (random.one_in(12)) size[static_cast<std::size_t>(random.integer('i', 'k'))] = 0;
-  OpCase row;
-  row.node = {.op_type = "Einsum", .opset = 12, .attributes = {{"equation", form.equation}}};
-  for (const std::string& term : form.terms) {
-    Dims dims;
-    // A letter broadcasts from one element.
-    for (const char letter : term)
-      dims.push_back(random.one_in(16) && size[static_cast<std::size_t>(letter)] > 0
-                         ? 1
-                         : size[static_cast<std::size_t>(letter)]);
-    row.inputs.push_back(random.tensor(type, dims));
-  }
-  row.tolerance = {64, 512};
-  return row;
-}
-const Sweep kEinsum("MatMul", "Einsum", 60, einsum);
 
 }  // namespace
 }  // namespace backplane::ops_test

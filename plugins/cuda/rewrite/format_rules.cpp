@@ -20,6 +20,7 @@ constexpr FormatRule kRules[] = {
     {"ConvTranspose", kAsked, Layout::kConvolution},
     {"MatMul", kAsked},
     {"Gemm", kAsked},
+    {"Einsum", kAsked},
     {"FusedMatMul", kAsked},
     {"FusedGemm", kAsked},
     {"JoinedMatMul", kAsked},

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
+#include <variant>
 
 #include "plugins/common/axes.hpp"
 #include "plugins/common/device_ops/provider.hpp"
 #include "plugins/common/device_ops/types.hpp"
+#include "plugins/common/einsum_node.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -54,6 +57,17 @@ bool reads_cache(const DraftNode& node) {
   return node.op_type == "Attention" && !node.input(kPastKey).empty();
 }
 
+/// Of an Einsum it depends on the equation: what sums one operand's elements may leave the range of fp16 on its way.
+const FormatRule& rule_of(const DraftNode& node) {
+  if (!is_ours(node)) return format_rule("");
+  const auto equation = node.attributes.find("equation");
+  if (!node.is("Einsum") || equation == node.attributes.end()) return format_rule(node.op_type);
+  const auto* const text = std::get_if<std::string>(&equation->second);
+  const bool is_product =
+      text != nullptr && common::EinsumEquation(*text, node.inputs.size()).is_product_of_two();
+  return format_rule(is_product ? "Einsum" : "");
+}
+
 }  // namespace
 
 void FormatPass::run(std::vector<DraftNode>& nodes) {
@@ -63,7 +77,7 @@ void FormatPass::run(std::vector<DraftNode>& nodes) {
 void FormatPass::convert(DraftNode& node) {
   if (node.is("JoinedPart", private_domain())) return move_part(node);
   if (is_joined(node)) forms_.add(node.outputs[0], forms_.plain(node.inputs[0]).type);
-  const FormatRule& rule = format_rule(is_ours(node) ? node.op_type : "");
+  const FormatRule& rule = rule_of(node);
   if (node.is_fixed || rule.storage == Storage::kFloat || reads_cache(node)) return leave(node);
   if (rule.storage == Storage::kRead) return read(node);
   const Form form = wanted_form(rule, node);
@@ -245,7 +259,7 @@ bool FormatPass::may_be_last(const FormatRule& rule, const DraftNode& node) cons
 
 /// The node stays as it is, and reads values as the graph has them.
 void FormatPass::leave(DraftNode& node) {
-  const FormatRule& rule = format_rule(is_ours(node) ? node.op_type : "");
+  const FormatRule& rule = rule_of(node);
   bool reads_half = false;
   for (const std::string& value : node.inputs) {
     if (value.empty() || forms_.is_constant(value)) continue;

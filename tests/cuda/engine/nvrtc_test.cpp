@@ -271,6 +271,23 @@ std::vector<Case> recurrent_cases() {
   return cases;
 }
 
+/// A copy, sums of one operand, a product of elements, and products whose operands and results are copied.
+std::vector<Case> einsum_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](const char* equation, std::vector<Input> inputs,
+                       std::vector<bp_dtype> types = {BP_FLOAT, BP_FLOAT16, BP_BFLOAT16,
+                                                      BP_DOUBLE}) {
+    cases.push_back({"Einsum", 12, std::move(inputs), std::move(types),
+                     [=](NodeUnderTest& n) { n.attribute("equation", std::string(equation)); }});
+  };
+  add("iij->ji", {{{5, 5, 6}}});
+  add("bijk->bj", {{{2, 5, 70, 6}}}, {BP_FLOAT16, BP_FLOAT, BP_DOUBLE});
+  add("i,j,k->kij", {{{5}}, {{6}}, {{7}}}, {BP_BFLOAT16, BP_FLOAT, BP_INT32});
+  add("bih,bjhk->bijh", {{{2, 9, 3}}, {{2, 18, 3, 40}}}, {BP_FLOAT16, BP_BFLOAT16, BP_DOUBLE});
+  add("bih,bjh->bij", {{{2, 9, 3}}, {{2, 18, 3}}}, {BP_INT64, BP_UINT32});
+  return cases;
+}
+
 /// What rewrites add.
 std::vector<Case> private_cases() {
   const char* const domain = "backplane.cuda";
@@ -590,6 +607,7 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
     for (Case& each : block_weights_cases()) cases.push_back(std::move(each));
     for (Case& each : row_product_cases()) cases.push_back(std::move(each));
     for (Case& each : recurrent_cases()) cases.push_back(std::move(each));
+    for (Case& each : einsum_cases()) cases.push_back(std::move(each));
     for (const Case& each : cases) {
       const std::size_t before = compiled_sources().size();
       for (const bp_dtype dtype : each.types) {
