@@ -1,5 +1,4 @@
 // Einsum: https://onnx.ai/onnx/operators/onnx__Einsum.html
-#include <algorithm>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
@@ -164,24 +163,12 @@ OpCase written(Random& random, const DeviceForm& form) {
 }
 
 TEST(Einsum, FormsOfDevicesAreRight) {
-  std::vector<Target> targets;
-  const std::vector<Target> all = compiling_targets();
-  const bool has_others = std::any_of(
-      all.begin(), all.end(), [](const Target& target) { return target.provider != "opencl"; });
-  for (const Target& target : all) {
-    if (target.name == "opencl_out_of_order") continue;       // the same kernels
-    if (target.provider == "opencl" && has_others) continue;  // another test's
-    targets.push_back(target);
-    if (target.provider != "opencl") continue;
-    targets.push_back(target);
-    targets.back().name += ", tiles=local";
-    targets.back().options.emplace_back("provider.opencl.tiles", "local");
-  }
+  const std::vector<Target> targets = form_targets();
   Random random(1);
   for (const DeviceForm& form : device_forms()) {
     const GraphCase graph = to_graph(written(random, form));
     for (const Target& target : targets) {
-      if (!form.by_groups && target.name.find("tiles=local") != std::string::npos) continue;
+      if (!form.by_groups && target.name.ends_with(kByGroups)) continue;
       const Form dims = form.constant >= 0 ? Form::Fixed : Form::Open;
       const Outcome outcome = run_case(graph, expected_of(graph), target, dims, "all");
       EXPECT_EQ(outcome.kind, Outcome::Kind::Passed)

@@ -1,5 +1,4 @@
 // RNN, GRU, LSTM: https://onnx.ai/onnx/operators/onnx__LSTM.html
-#include <algorithm>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
@@ -252,19 +251,7 @@ constexpr Layer kLayers[] = {
 };
 
 TEST(Recurrent, LayersOfDevicesAreRightInEveryForm) {
-  std::vector<Target> targets;
-  const std::vector<Target> all = compiling_targets();
-  const bool has_others = std::any_of(
-      all.begin(), all.end(), [](const Target& target) { return target.provider != "opencl"; });
-  for (const Target& target : all) {
-    if (target.name == "opencl_out_of_order") continue;       // the same kernels
-    if (target.provider == "opencl" && has_others) continue;  // another test's
-    targets.push_back(target);
-    if (target.provider != "opencl") continue;
-    targets.push_back(target);
-    targets.back().name += ", tiles=local";
-    targets.back().options.emplace_back("provider.opencl.tiles", "local");
-  }
+  const std::vector<Target> targets = form_targets();
   Random random(1);
   for (const Layer& layer : kLayers) {
     const GraphCase graph = to_graph(written(random, layer));

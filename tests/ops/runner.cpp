@@ -241,6 +241,23 @@ std::vector<Target> compiling_targets() {
   return found;
 }
 
+std::vector<Target> form_targets() {
+  std::vector<Target> targets;
+  const std::vector<Target> all = compiling_targets();
+  const bool has_others = std::any_of(
+      all.begin(), all.end(), [](const Target& target) { return target.provider != "opencl"; });
+  for (const Target& target : all) {
+    if (target.name == "opencl_out_of_order") continue;       // the same kernels
+    if (target.provider == "opencl" && has_others) continue;  // another test's
+    targets.push_back(target);
+    if (target.provider != "opencl") continue;
+    targets.push_back(target);
+    targets.back().name += kByGroups;
+    targets.back().options.emplace_back("provider.opencl.tiles", "local");
+  }
+  return targets;
+}
+
 Arrays expected_of(const GraphCase& graph) {
   if (!graph.expected.empty()) {
     Arrays arrays;

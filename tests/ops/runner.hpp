@@ -26,6 +26,10 @@ struct Target {
 std::vector<Target> find_targets();
 /// Those whose provider has the shared operators of devices, and their rewriting.
 std::vector<Target> compiling_targets();
+/// Of those, where kernels in every form are run: OpenCL's once more with the form for groups (kByGroups ends its name), or
+/// the stand-in, where this process has it.
+std::vector<Target> form_targets();
+inline constexpr char kByGroups[] = ", tiles=local";
 
 /// How a case becomes a model. Fixed: dims are written down and constants are initializers. Open:
 /// the dims of inputs are symbols, and constants are fed, too.
