@@ -50,8 +50,19 @@ Dims image(Random& random, std::int64_t channels) {
   return {random.integer(1, 2), channels, random.integer(5, 14), random.integer(5, 14)};
 }
 
+/// Clip(x + 3, 0, 6) / 6, and x times that: HardSigmoid and HardSwish.
+std::string hard_gate(GraphWriter& g, Random& random, const std::string& x) {
+  const std::string moved = g.node("Add", {x, g.constant(f32({}, {3}))});
+  std::string y = g.node("Clip", {moved, g.constant(f32({}, {0})), g.constant(f32({}, {6}))});
+  const bool is_gated = random.one_in(2), is_last = random.one_in(2);
+  if (is_gated && is_last) y = g.node("Mul", {y, x});
+  y = random.one_in(2) ? g.node("Div", {y, g.constant(f32({}, {6}))})
+                       : g.node("Mul", {g.constant(f32({1}, {1.0 / 6.0})), y});
+  return is_gated && !is_last ? g.node("Mul", {x, y}) : y;
+}
+
 std::string activation(GraphWriter& g, Random& random, const std::string& x) {
-  switch (random.integer(0, 5)) {
+  switch (random.integer(0, 7)) {
     case 0:
       return g.node("Relu", {x});
     case 1:
@@ -62,6 +73,9 @@ std::string activation(GraphWriter& g, Random& random, const std::string& x) {
       return g.node("Sigmoid", {x});
     case 4:
       return g.node("Mul", {x, g.node("Sigmoid", {x})});  // SiLU
+    case 5:
+    case 6:
+      return hard_gate(g, random, x);
     default:
       return g.node("HardSwish", {x});
   }

@@ -267,6 +267,56 @@ TEST(Rewrite, ConvTakesSwishOver) {
   EXPECT_EQ(place(g.done({conv(g, y)})).kernels, (Names{"cpu:conv_last", "cpu:conv_last"}));
 }
 
+/// x * Clip(x + 3, 0, most) / 6, the sixth by `divides` or a product, taken of the clipped or at last; without x * where
+/// `is_gated` is false.
+struct HardGate {
+  bool is_gated = true, divides = true, is_sixth_last = true;
+  double most = 6, shift = 3;
+};
+
+std::string hard_gate(GraphWriter& g, const std::string& x, const HardGate& form) {
+  const auto sixth = [&](const std::string& of) {
+    return g.node(form.divides ? "Div" : "Mul",
+                  {of, g.constant(f32({}, {form.divides ? 6 : 1 / 6.0}))});
+  };
+  const std::string moved = g.node("Add", {g.constant(f32({1}, {form.shift})), x});
+  std::string y =
+      g.node("Clip", {moved, g.constant(f32({}, {0})), g.constant(f32({}, {form.most}))});
+  if (!form.is_sixth_last) y = sixth(y);
+  if (form.is_gated) y = g.node("Mul", {x, y});
+  return form.is_sixth_last ? sixth(y) : y;
+}
+
+TEST(Rewrite, DecomposedHardGatesAreOneStep) {
+  for (const HardGate& form :
+       {HardGate(), HardGate{true, false, true}, HardGate{true, true, false},
+        HardGate{true, false, false}, HardGate{false, true, true}, HardGate{false, false, true}}) {
+    Random random(1);
+    GraphWriter alone(17, random);
+    EXPECT_EQ(place(alone.done({hard_gate(alone, alone.feed({2, 16}), form)})).kernels,
+              Names{"cpu:activate"});
+    GraphWriter g(17, random);
+    const std::string y = hard_gate(g, conv(g, g.feed(kImage)), form);
+    EXPECT_EQ(place(g.done({conv(g, y)})).kernels, (Names{"cpu:conv_last", "cpu:conv_last"}));
+  }
+}
+
+TEST(Rewrite, WhatIsNearlyAHardGateStays) {
+  Random random(1);
+  for (const HardGate& form : {HardGate{true, true, true, 6.5}, HardGate{true, true, true, 6, 3.5},
+                               HardGate{false, true, true, 1}}) {
+    GraphWriter g(17, random);
+    const std::vector<std::string> kernels =
+        place(g.done({hard_gate(g, g.feed({2, 16}), form)})).kernels;
+    EXPECT_EQ(std::count(kernels.begin(), kernels.end(), "cpu:Clip"), 1);
+  }
+  GraphWriter g(17, random);  // with the gate as another output, and of another value
+  const std::string x = g.feed({2, 16}), z = g.feed({2, 16});
+  const std::string gate = hard_gate(g, x, {false, true, true});
+  EXPECT_EQ(place(g.done({g.node("Mul", {z, gate}), gate})).kernels,
+            (Names{"cpu:activate", "cpu:Mul"}));
+}
+
 TEST(Rewrite, GemmTakesReluOver) {
   Random random(1);
   GraphWriter g(17, random);

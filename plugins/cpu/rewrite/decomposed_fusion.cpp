@@ -1,6 +1,10 @@
+#include <algorithm>
+#include <cmath>
+
 #include "plugins/common/patterns/gelu.hpp"
 #include "plugins/common/patterns/normalization.hpp"
 #include "plugins/common/patterns/rotation.hpp"
+#include "plugins/cpu/rewrite/activation_match.hpp"
 #include "plugins/cpu/rewrite/passes.hpp"
 
 namespace backplane::cpu {
@@ -95,6 +99,68 @@ WorkNode* merge(WorkingGraph& graph, const std::vector<WorkNode*>& nodes, const 
   return node;
 }
 
+/// Whether `node` computes `op` of x, which is of floats, and one number, which does not widen it: writes both.
+bool takes_number(const WorkingGraph& graph, const WorkNode& node, std::string_view op,
+                  std::string& x, float& number) {
+  if (node.changed || !node.is(op)) return false;
+  for (const std::size_t at : {1u, 0u}) {
+    const sdk::ValueInfo constant = graph.constant_info(node.input(at));
+    const sdk::ValueInfo info = graph.info(node.input(1 - at));
+    if (!constant || !info || constant.rank() > info.rank() ||
+        !graph.scalar(node.input(at), number))
+      continue;
+    x = node.input(1 - at);
+    return at == 1 || op != "Div";
+  }
+  return false;
+}
+
+/// The node that alone reads `value`, and makes a sixth of it.
+WorkNode* sixth_of(const WorkingGraph& graph, const std::string& value) {
+  constexpr float kSixth = 1.0f / 6.0f, kNear = 1e-6f;
+  WorkNode* const node = graph.only_consumer(value);
+  std::string x;
+  float number = 0;
+  if (node == nullptr) return nullptr;
+  if (takes_number(graph, *node, "Div", x, number)) return number == 6.0f ? node : nullptr;
+  const bool is_product = takes_number(graph, *node, "Mul", x, number);
+  return is_product && std::fabs(number - kSixth) < kNear ? node : nullptr;
+}
+
+/// Clip(x + 3, 0, 6) / 6 of floats, and x times that, with the sixth taken before or after the product, become an Activate:
+/// HardSigmoid and HardSwish as exporters write them that do not have these.
+bool fuse_hard_gate(WorkingGraph& graph, WorkNode* clip) {
+  Activation bounds;
+  if (!clip->is("Clip") || !is_activation(graph, *clip, clip->input(0), bounds) ||
+      bounds.alpha != 0.0f || bounds.beta != 6.0f)
+    return false;
+  WorkNode* const shift = graph.producer(clip->input(0));
+  std::string x;
+  float number = 0;
+  if (shift == nullptr || !takes_number(graph, *shift, "Add", x, number) || number != 3.0f ||
+      !graph.is_float(x) || graph.only_consumer(shift->outputs[0]) != clip)
+    return false;
+  const auto product_of = [&](const WorkNode& gate) {
+    WorkNode* const product = only(graph, gate.outputs[0], "Mul");
+    const bool is_with_x = product != nullptr && (product->input(0) == x || product->input(1) == x);
+    return is_with_x ? product : nullptr;
+  };
+  std::vector<WorkNode*> nodes{shift, clip};
+  Activation activation{Activation::kHardSwish, 0.0f, 0.0f};
+  WorkNode* product = product_of(*clip);
+  if (product != nullptr) {
+    nodes.insert(nodes.end(), {product, sixth_of(graph, product->outputs[0])});
+  } else {
+    nodes.push_back(sixth_of(graph, clip->outputs[0]));
+    product = nodes.back() != nullptr ? product_of(*nodes.back()) : nullptr;
+    if (product != nullptr) nodes.push_back(product);
+    if (product == nullptr) activation = {Activation::kHardSigmoid, 1.0f / 6.0f, 0.5f};
+  }
+  if (std::find(nodes.begin(), nodes.end(), nullptr) != nodes.end()) return false;
+  merge(graph, nodes, "Activate", {x})->set_activation(activation);
+  return true;
+}
+
 /// The x of a product with Sigmoid(x), or with Sigmoid(alpha * x), whose node `scaling` then is; empty where it is none.
 std::string gated_value(const WorkingGraph& graph, const WorkNode& sigmoid, const WorkNode& product,
                         float& alpha, WorkNode*& scaling) {
@@ -144,7 +210,8 @@ void fuse_decomposed(WorkingGraph& graph) {
   for (std::size_t i = graph.size(); i-- > 0;) {
     WorkNode* node = graph.at(i);
     if (node == nullptr || node->changed || fuse_normalization(graph, node->original) ||
-        fuse_rotation(graph, node->original) || fuse_gelu(graph, node->original))
+        fuse_rotation(graph, node->original) || fuse_gelu(graph, node->original) ||
+        fuse_hard_gate(graph, node))
       continue;
     Activation rounding;
     if (WorkNode* dequantize = match_rounding(graph, *node, rounding)) {

@@ -20,8 +20,8 @@ void keep_half_weights(WorkingGraph& graph);
 /// Attention and GroupQueryAttention whose past and present are of 16 bits, cast for them alone, keep them so.
 void keep_half_caches(WorkingGraph& graph);
 
-/// Decomposed Gelu, LayerNormalization and RMSNormalization, positions that are turned into queries and keys, and pairs of
-/// QuantizeLinear and DequantizeLinear become one node each.
+/// Decomposed Gelu, HardSigmoid, HardSwish, LayerNormalization and RMSNormalization, positions that are turned into queries
+/// and keys, and pairs of QuantizeLinear and DequantizeLinear become one node each.
 void fuse_decomposed(WorkingGraph& graph);
 
 /// MatMulInteger and ConvInteger of constant weights take over what makes floats of their sums: Cast, the scales, the
