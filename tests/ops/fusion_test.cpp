@@ -206,6 +206,23 @@ std::string gelu(GraphWriter& g, const std::string& x, const Dims& half = {}) {
   return g.node("Mul", {g.node("Mul", {x, sum}), g.constant(f32(half, {0.5}))});
 }
 
+/// With tanh, as exporters of GPT-2 write it, or by products alone.
+std::string gelu_by_tanh(GraphWriter& g, Random& random, const std::string& x) {
+  const auto number = [&](double value) { return g.constant(f32({}, {value})); };
+  std::string inner;
+  if (random.one_in(2)) {
+    const std::string cube = g.node("Pow", {x, number(3)});
+    inner = g.node("Add", {x, g.node("Mul", {cube, number(0.044715)})});
+  } else {
+    const std::string square = g.node("Mul", {g.node("Mul", {x, x}), number(0.044715)});
+    inner = g.node("Mul", {x, g.node("Add", {square, number(1)})});
+  }
+  const std::string tanh =
+      g.node("Tanh", {g.node("Mul", {number(std::sqrt(2 / std::acos(-1.0))), inner})});
+  const std::string sum = g.node("Add", {tanh, number(1)});
+  return g.node("Mul", {g.node("Mul", {x, number(0.5)}), sum});
+}
+
 GraphCase dense(Random& random) {
   GraphWriter g(17, random);
   const std::int64_t k = random.pick<std::int64_t>({7, 16, 48, 65});
@@ -215,7 +232,10 @@ GraphCase dense(Random& random) {
   std::string x = g.node("MatMul", {g.feed(dims), g.constant({k, n}, -0.5, 0.5)});
   const std::string bias = g.constant(random.one_in(3) ? Dims{1, n} : Dims{n});
   x = random.one_in(2) ? g.node("Add", {x, bias}) : g.node("Add", {bias, x});
-  switch (random.integer(0, 4)) {
+  switch (random.integer(0, 5)) {
+    case 5:
+      x = gelu_by_tanh(g, random, x);
+      break;
     case 0:
       x = gelu(g, x, random.one_in(3) ? Dims{1, 1, 1, 1} : Dims{});
       break;

@@ -337,6 +337,32 @@ TEST(Rewrite, MatMulTakesBiasAndDecomposedGeluOver) {
   EXPECT_EQ(place(g.done({x})).kernels, Names{"cpu:matmul_fused"});
 }
 
+/// GPT-2's: `factor` is 0.044715 in a Gelu.
+std::string gelu_by_tanh(GraphWriter& g, const std::string& x, double factor) {
+  const auto number = [&](double value) { return g.constant(f32({}, {value})); };
+  const std::string cube = g.node("Mul", {g.node("Pow", {x, number(3)}), number(factor)});
+  const std::string inner = g.node("Mul", {g.node("Add", {x, cube}), number(0.7978845608)});
+  const std::string sum = g.node("Add", {g.node("Tanh", {inner}), number(1)});
+  return g.node("Mul", {g.node("Mul", {x, number(0.5)}), sum});
+}
+
+TEST(Rewrite, MatMulTakesBiasAndGeluByTanhOver) {
+  Random random(1);
+  for (const bool is_one_node : {false, true}) {
+    GraphWriter g(20, random);
+    std::string x = g.node("MatMul", {g.feed({4, 16}), g.constant({16, 8})});
+    x = g.node("Add", {x, g.constant({8})});
+    x = is_one_node ? g.node("Gelu", {x}, {{"approximate", std::string("tanh")}})
+                    : gelu_by_tanh(g, x, 0.044715);
+    EXPECT_EQ(place(g.done({x})).kernels, Names{"cpu:matmul_fused"});
+  }
+  GraphWriter alone(17, random);
+  EXPECT_EQ(place(alone.done({gelu_by_tanh(alone, alone.feed({4, 16}), 0.044715)})).kernels,
+            Names{"cpu:activate"});
+  GraphWriter other(17, random);
+  EXPECT_EQ(place(other.done({gelu_by_tanh(other, other.feed({4, 16}), 0.05)})).kernels.size(), 8u);
+}
+
 TEST(Rewrite, DecomposedLayerNormalizationIsOneStep) {
   Random random(1);
   GraphWriter g(13, random);

@@ -181,12 +181,21 @@ DecomposedGelu find_gelu(const sdk::ValueInfo& x, const sdk::Node& gate, const N
 
 }  // namespace
 
-DecomposedGelu find_gelu_around(const sdk::Node& erf, const NodeSet& taken) {
-  if (!is_gate(erf) || !erf.is("Erf")) return DecomposedGelu();
-  const sdk::Node inner = only_producer(erf.input(0), taken);
-  for (std::size_t i = 0; inner && i < inner.input_count(); ++i) {
-    DecomposedGelu found = find_gelu(inner.input(i), erf, taken);
-    if (!found.nodes.empty()) return found;
+DecomposedGelu find_gelu_around(const sdk::Node& gate, const NodeSet& taken) {
+  if (!is_gate(gate)) return DecomposedGelu();
+  // Before the gate, the nearest first: which value is x is found by trying.
+  std::vector<sdk::ValueInfo> before{gate.input(0)};
+  for (std::size_t next = 0; next < before.size() && next < kMostNodes; ++next) {
+    const sdk::Node maker = before[next] ? before[next].producer() : sdk::Node();
+    if (!maker || !maker.domain().empty() || taken.count(maker.raw()) > 0 || !combine(maker, 1, 1))
+      continue;
+    for (std::size_t i = 0; i < maker.input_count(); ++i) {
+      const sdk::ValueInfo input = maker.input(i);
+      if (!input || input.is_constant()) continue;
+      DecomposedGelu found = find_gelu(input, gate, taken);
+      if (!found.nodes.empty()) return found;
+      before.push_back(input);
+    }
   }
   return DecomposedGelu();
 }

@@ -15,10 +15,10 @@ struct DecomposedGelu {
   bool has_tanh = false;
 };
 
-/// The one around an Erf that reads a quotient or product of x, of nodes that are not `taken`. x is float32 or of 16 bits.
-DecomposedGelu find_gelu_around(const sdk::Node& erf, const NodeSet& taken);
+/// The one around an Erf or a Tanh, of nodes that are not `taken`. x is float32 or of 16 bits.
+DecomposedGelu find_gelu_around(const sdk::Node& gate, const NodeSet& taken);
 
-/// Likewise the one whose result the node makes.
+/// Likewise the one with Erf whose result the node makes.
 DecomposedGelu find_gelu_ending(const sdk::Node& last, const NodeSet& taken);
 
 /// Likewise the one of a value that nothing else reads, with Erf or Tanh.

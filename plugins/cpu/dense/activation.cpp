@@ -61,6 +61,15 @@ struct Gelu {
   }
 };
 
+struct GeluTanh {
+  // (1 + tanh(z)) / 2 is the sigmoid of 2 z.
+  HWY_INLINE Vector operator()(Tag d, Vector x) const {
+    const Vector cubic = hn::Mul(hn::Mul(x, x), hn::Set(d, 0.044715f));
+    const Vector inner = hn::Mul(hn::Set(d, 1.5957691216057308f), hn::MulAdd(cubic, x, x));
+    return hn::Mul(x, vector_sigmoid(d, inner));
+  }
+};
+
 /// Rounds to the numbers that 8 bits can hold; halves go to the even neighbour, as ONNX says. NaN is
 /// not a number of 8 bits and becomes one of them.
 struct RoundTo8Bits {
@@ -93,6 +102,8 @@ HWY_INLINE void with_functor(const Activation& a, const Body& body) {
       return body(Tanh{});
     case Activation::kGelu:
       return body(Gelu{});
+    case Activation::kGeluTanh:
+      return body(GeluTanh{});
     case Activation::kRoundUint8:
       return body(RoundTo8Bits{a.alpha, a.beta, 0.0f, 255.0f});
     case Activation::kRoundInt8:
@@ -190,8 +201,9 @@ HWY_AFTER_NAMESPACE();
 namespace backplane::cpu {
 namespace {
 
-constexpr const char* kNames[] = {"Clamp",     "LeakyRelu", "Sigmoid", "HardSigmoid", "Silu",
-                                  "HardSwish", "Tanh",      "Gelu",    "RoundUint8",  "RoundInt8"};
+constexpr const char* kNames[] = {"Clamp",    "LeakyRelu",  "Sigmoid",  "HardSigmoid",
+                                  "Silu",     "HardSwish",  "Tanh",     "Gelu",
+                                  "GeluTanh", "RoundUint8", "RoundInt8"};
 
 }  // namespace
 

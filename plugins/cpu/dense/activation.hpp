@@ -20,7 +20,8 @@ struct Activation {
     kSilu,         // x * sigmoid(x)
     kHardSwish,    // x * clamp(x / 6 + 0.5, 0, 1)
     kTanh,
-    kGelu,  // x * (1 + erf(x / sqrt(2))) / 2
+    kGelu,      // x * (1 + erf(x / sqrt(2))) / 2
+    kGeluTanh,  // x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2
     // QuantizeLinear and DequantizeLinear to and from 8 bits, scale alpha, zero point beta:
     // (clamp(round(x / alpha) + beta, least, most) - beta) * alpha
     kRoundUint8,

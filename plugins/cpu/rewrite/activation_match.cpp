@@ -59,8 +59,9 @@ bool is_activation(const WorkingGraph& graph, const WorkNode& node, const std::s
     activation = {Activation::kSilu, 0.0f, 0.0f};
   } else if (node.op == "Tanh") {
     activation = {Activation::kTanh, 0.0f, 0.0f};
-  } else if (node.op == "Gelu" && node.original.get_string("approximate", "none") == "none") {
-    activation = {Activation::kGelu, 0.0f, 0.0f};
+  } else if (node.op == "Gelu") {
+    const bool is_exact = node.original.get_string("approximate", "none") == "none";
+    activation = {is_exact ? Activation::kGelu : Activation::kGeluTanh, 0.0f, 0.0f};
   } else {
     return false;
   }

@@ -38,11 +38,13 @@ bool fuse_rotation(WorkingGraph& graph, const sdk::Node& last) {
   return true;
 }
 
-/// The nodes around an Erf that make it a Gelu of floats become one node.
-bool fuse_gelu(WorkingGraph& graph, const sdk::Node& erf) {
-  const patterns::DecomposedGelu found = patterns::find_gelu_around(erf, graph.taken());
+/// The nodes around an Erf or a Tanh that make it a Gelu of floats become one node.
+bool fuse_gelu(WorkingGraph& graph, const sdk::Node& gate) {
+  const patterns::DecomposedGelu found = patterns::find_gelu_around(gate, graph.taken());
   if (found.nodes.empty() || found.x.type() != sdk::DataType::Float) return false;
-  graph.merge(found.nodes, found.nodes.back(), "Gelu", {found.x.name()});
+  WorkNode* const node = graph.merge(found.nodes, found.nodes.back(),
+                                     found.has_tanh ? "Activate" : "Gelu", {found.x.name()});
+  if (found.has_tanh) node->set_activation({Activation::kGeluTanh, 0.0f, 0.0f});
   return true;
 }
 
