@@ -55,6 +55,8 @@ class EinsumEquation {
       : EinsumEquation(node.get_string("equation", ""), node.input_count()) {}
 
   std::size_t term_count() const { return terms_.size(); }
+  const EinsumTerm& term(std::size_t input) const { return terms_[input]; }
+  const EinsumTerm& output() const { return output_; }
 
   /// Whether it is a matrix product in every respect: each subscript that is summed is one of both operands.
   bool is_product_of_two() const {

@@ -90,6 +90,27 @@ TEST(CudaModels, AttentionIsOneNodeWhereThePrecisionAllowsAndElseTheReasonIsGive
       << apart;
 }
 
+TEST(CudaModels, AttentionOfEinsumsIsOneNodeWhereTheirPrecisionsAreTheSame) {
+  Random random(1);
+  GraphWriter g(13, random);
+  const Dims dims{2, 5, 3, 8};
+  std::string scores =
+      g.node("Einsum", {g.feed(dims), g.feed(dims)}, {{"equation", "bnhd,bmhd->bhnm"}});
+  scores = g.node("Mul", {scores, g.constant(f32({}, {0.4}))});
+  scores = g.node("Add", {scores, g.feed({2, 1, 1, 5}, -2, 0)});
+  const std::string weights = g.node("Softmax", {scores}, {{"axis", -1}});
+  const GraphCase graph =
+      g.done({g.node("Einsum", {weights, g.feed(dims)}, {{"equation", "bhnm,bmhd->bnhd"}})});
+  const std::string half = explain(graph, 4, {{"precision", "fp16"}});
+  EXPECT_NE(half.find("cuda:attention cudnn, float16"), std::string::npos) << half;
+  for (const char* const name : {"Einsum_0", "Mul_1", "Add_2", "Einsum_4"})
+    EXPECT_NE(part_of(half, name).find("\"fused_into\":\"Softmax_3\""), std::string::npos) << half;
+  EXPECT_NE(explain(graph, 4).find("cuda:attention by parts"), std::string::npos);
+  const std::string apart = explain(
+      graph, 4, {{"precision", "fp16"}, {"provider.cuda_stand_in.precision_of", "Einsum_4=fp32"}});
+  EXPECT_EQ(apart.find("cuda:attention"), std::string::npos) << apart;
+}
+
 /// As PyTorch's later exporters write it: keys transposed by way of three axes, and weights of rows without any position
 /// made 0. Of the mask's rows the first is such a one.
 GraphCase guarded_attention_graph(Random& random, std::int64_t positions) {

@@ -3,12 +3,17 @@
 #include <array>
 #include <cmath>
 
+#include "plugins/common/patterns/attention_products.hpp"
+
 namespace backplane::patterns {
 namespace {
 
 bool has_perm(const sdk::Node& node, const sdk::Dims& perm) {
   return node && node.is("Transpose") && node.get_ints("perm") == perm;
 }
+
+/// Those of a value before, or after, a transposition of heads and positions.
+std::string turned(const std::string& axes) { return axes == "bhs" ? "bsh" : "bhs"; }
 
 /// What is found on the way. What may turn out to be something else is tried on a copy.
 class AttentionMatch {
@@ -24,10 +29,9 @@ class AttentionMatch {
         found_.softmax.get_int("axis", found_.softmax.since_version() < 13 ? 1 : -1);
     if ((rank != 3 && rank != 4) || (axis != -1 && axis != rank - 1)) return false;
     const sdk::ValueInfo weights = take_weights();
-    found_.product = only_consumer(weights, taken_);
-    if (!found_.product || !found_.product.is("MatMul") || found_.product.input(0) != weights ||
-        found_.product.input(1) == weights || !take_scores())
-      return false;
+    values_ = product_of_values(only_consumer(weights, taken_), weights);
+    found_.product = values_.node;
+    if (!found_.product || !take_scores()) return false;
     take_operands(rank);
     return true;
   }
@@ -94,10 +98,10 @@ class AttentionMatch {
   }
 
   bool take_product(const sdk::ValueInfo& value) {
-    const sdk::Node node = maker(take_scale(take_softcap(value)));
-    if (!node || !node.is("MatMul")) return false;
-    found_.scores = node;
-    take({node});
+    keys_ = product_of_keys(maker(take_scale(take_softcap(value))));
+    if (!keys_.node) return false;
+    found_.scores = keys_.node;
+    take({found_.scores});
     return true;
   }
 
@@ -121,17 +125,20 @@ class AttentionMatch {
   }
 
   void take_operands(int rank) {
-    found_.q = seen_rows(take_scale(found_.scores.input(0)));
-    if (!take_keys(found_.scores.input(1)))
+    found_.q = seen_rows(take_scale(keys_.left.value), keys_.left.axes);
+    if (!keys_.has_columns) {
+      found_.k = seen_heads(take_scale(keys_.right.value), keys_.right.axes);
+    } else if (!take_keys(keys_.right.value)) {
       found_.why = "its keys are not the transpose of rows that lie together";
-    found_.v = seen_heads(found_.product.input(1));
+    }
+    found_.v = seen_heads(values_.right.value, values_.right.axes);
     if (found_.k.group != found_.v.group)
       found_.why = "its keys and values are repeated differently";
     take({found_.product});
-    found_.y.value = found_.product.output(0);
+    found_.y = {found_.product.output(0), values_.axes};
     const sdk::Node next = only_consumer(found_.y.value, taken_);
     if (rank == 4 && has_perm(next, {0, 2, 1, 3})) {
-      found_.y = {next.output(0), "bsh"};
+      found_.y = {next.output(0), turned(values_.axes)};
       take({next});
     }
     for (const SeenHeads& operand : {found_.q, found_.k, found_.v}) {
@@ -140,18 +147,21 @@ class AttentionMatch {
     }
     if (found_.mask && (found_.mask.rank() < 0 || found_.mask.rank() > rank))
       found_.why = "its mask has other axes than its scores";
+    for (const AttentionProduct& product : {keys_, values_}) {
+      if (!product.why.empty()) found_.why = product.why;
+    }
   }
 
-  /// [batch, heads, positions, width], seen through a transposition from [batch, positions, heads, width].
-  SeenHeads seen_rows(const sdk::ValueInfo& value) {
+  /// Rows that lie so, seen through a transposition of heads and positions.
+  SeenHeads seen_rows(const sdk::ValueInfo& value, const std::string& axes) {
     const sdk::Node node = maker(value);
-    if (!has_perm(node, {0, 2, 1, 3})) return {value};
+    if (!has_perm(node, {0, 2, 1, 3})) return {value, axes};
     take({node});
-    return {node.input(0), "bsh"};
+    return {node.input(0), turned(axes)};
   }
 
-  SeenHeads seen_cache(const sdk::ValueInfo& value) {
-    SeenHeads heads = seen_rows(value);
+  SeenHeads seen_cache(const sdk::ValueInfo& value, const std::string& axes) {
+    SeenHeads heads = seen_rows(value, axes);
     heads.value = take_cast(heads.value);
     return heads;
   }
@@ -205,12 +215,13 @@ class AttentionMatch {
   }
 
   /// Rows of heads, seen through what repeats the heads.
-  SeenHeads seen_heads(const sdk::ValueInfo& cast) {
+  SeenHeads seen_heads(const sdk::ValueInfo& cast, const std::string& axes = "bhs") {
     const sdk::ValueInfo value = take_cast(cast);
     const sdk::Node merge = maker(value);
     SeenHeads heads;
-    if (!merge || !merge.is("Reshape") || !take_copies(merge.input(0), value, {0, 1, 2, 3}, heads))
-      return seen_cache(value);
+    if (axes != "bhs" || !merge || !merge.is("Reshape") ||
+        !take_copies(merge.input(0), value, {0, 1, 2, 3}, heads))
+      return seen_cache(value, axes);
     take({merge});
     return heads;
   }
@@ -234,7 +245,7 @@ class AttentionMatch {
         return false;
     }
     take({split, expand});
-    heads = seen_cache(before);
+    heads = seen_cache(before, "bhs");
     heads.group = copies.dims()[2];
     return true;
   }
@@ -242,6 +253,7 @@ class AttentionMatch {
   const NodeSet& taken_;
   HalfCaches caches_;
   DecomposedAttention found_;
+  AttentionProduct keys_, values_;
 };
 
 }  // namespace
