@@ -140,7 +140,7 @@ bool HostEvaluator::prepare(HostKernel& host, const Node& node,
   request.threads = threads_;
   request.flags = BP_CREATE_DETERMINISTIC;
   request.constant_inputs.resize(inputs.size());
-  for (const ValueId output : node.outputs) request.wanted_outputs.push_back(output != kNone);
+  request.wanted_outputs = wanted_outputs(node);
   try {
     host.prepared = prepare_kernel(request);
   } catch (const Error& error) {
@@ -155,9 +155,7 @@ std::optional<std::vector<RuntimeValuePtr>> HostEvaluator::evaluate(
     HostKernel& host, const Node& node, const std::vector<const bp_value*>& inputs,
     std::uint64_t max_bytes) {
   if (!prepare(host, node, inputs)) return std::nullopt;
-  std::vector<bool> wanted;
-  for (const ValueId output : node.outputs) wanted.push_back(output != kNone);
-  auto outputs = make_host_outputs(host.prepared, wanted, max_bytes);
+  auto outputs = make_host_outputs(host.prepared, wanted_outputs(node), max_bytes);
   if (!outputs) return std::nullopt;
   compute_on_host(host.prepared, devices_.at(devices_.host_evaluator), threads_, nullptr, inputs,
                   *outputs, {});

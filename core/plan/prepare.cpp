@@ -270,6 +270,12 @@ void check_result(const PrepareRequest& request, const PrepareResult& result) {
 
 }  // namespace
 
+std::vector<bool> wanted_outputs(const Node& node) {
+  std::vector<bool> wanted;
+  for (const ValueId output : node.outputs) wanted.push_back(output != kNone);
+  return wanted;
+}
+
 PrepareResult prepare_kernel(const PrepareRequest& request) {
   PrepareResult result;
   result.outputs.resize(request.wanted_outputs.size());

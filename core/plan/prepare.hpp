@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/graph/graph.hpp"
 #include "core/plan/kernel_handle.hpp"
 #include "core/plugin_host/runtime_value.hpp"
 
@@ -72,6 +73,9 @@ struct PrepareRequest {
   bp_threads* threads = nullptr;
   std::uint64_t flags = 0;
 };
+
+/// Which outputs a node does not leave out.
+std::vector<bool> wanted_outputs(const Node& node);
 
 /// Calls `prepare` and checks what it said: every wanted output told of, indices real, alignments powers of two.
 /// Throws what the kernel returned (Unsupported means: try another one), or Internal for a kernel that breaks the

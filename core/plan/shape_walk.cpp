@@ -197,7 +197,7 @@ class Walk {
                                               : (is_weight ? description(input) : shown(input)));
       request.constant_inputs.push_back(input != kNone && program_.placed().is_constant(input));
     }
-    for (const ValueId output : node.outputs) request.wanted_outputs.push_back(output != kNone);
+    request.wanted_outputs = wanted_outputs(node);
     return request;
   }
 

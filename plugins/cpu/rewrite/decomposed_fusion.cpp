@@ -106,11 +106,8 @@ bool takes_number(const WorkingGraph& graph, const WorkNode& node, std::string_v
                   std::string& x, float& number) {
   if (node.changed || !node.is(op)) return false;
   for (const std::size_t at : {1u, 0u}) {
-    const sdk::ValueInfo constant = graph.constant_info(node.input(at));
-    const sdk::ValueInfo info = graph.info(node.input(1 - at));
-    if (!constant || !info || constant.rank() > info.rank() ||
-        !graph.scalar(node.input(at), number))
-      continue;
+    const sdk::ValueInfo other = graph.info(node.input(1 - at));
+    if (!other || !patterns::number_beside(graph.info(node.input(at)), other, number)) continue;
     x = node.input(1 - at);
     return at == 1 || op != "Div";
   }
@@ -176,10 +173,9 @@ std::string gated_value(const WorkingGraph& graph, const WorkNode& sigmoid, cons
       graph.only_consumer(factor->outputs[0]) != &sigmoid)
     return "";
   const std::size_t at = factor->input(0) == x ? 1 : 0;
-  const sdk::ValueInfo number = graph.constant_info(factor->input(at));
   const sdk::ValueInfo info = graph.info(x);
-  if (factor->input(1 - at) != x || !number || !info || number.rank() > info.rank() ||
-      !graph.scalar(factor->input(at), alpha))
+  if (factor->input(1 - at) != x || !info ||
+      !patterns::number_beside(graph.info(factor->input(at)), info, alpha))
     return "";
   scaling = factor;
   return x;
