@@ -61,7 +61,7 @@ std::string hard_gate(GraphWriter& g, Random& random, const std::string& x) {
   return is_gated && !is_last ? g.node("Mul", {x, y}) : y;
 }
 
-std::string activation(GraphWriter& g, Random& random, const std::string& x) {
+std::string plain_activation(GraphWriter& g, Random& random, const std::string& x) {
   switch (random.integer(0, 7)) {
     case 0:
       return g.node("Relu", {x});
@@ -79,6 +79,22 @@ std::string activation(GraphWriter& g, Random& random, const std::string& x) {
     default:
       return g.node("HardSwish", {x});
   }
+}
+
+/// With arithmetic with single numbers behind it now and then, as PP-LCNetV3 has a learned scale and shift.
+std::string activation(GraphWriter& g, Random& random, const std::string& x) {
+  std::string y = plain_activation(g, random, x);
+  for (std::int64_t steps = random.one_in(2) ? random.integer(1, 3) : 0; steps > 0; --steps) {
+    const std::string number = g.constant(f32({1}, {random.one_in(2) ? 1.5 : -0.75}));
+    const std::int64_t kind = random.integer(0, 3);
+    if (kind == 0) {  // a quotient by what is near 0 says little
+      y = g.node("Div", {y, number});
+    } else {
+      const char* op = kind == 1 ? "Mul" : kind == 2 ? "Add" : "Sub";
+      y = random.one_in(3) ? g.node(op, {number, y}) : g.node(op, {y, number});
+    }
+  }
+  return y;
 }
 
 GraphCase conv_bn_activation(Random& random) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -315,6 +316,25 @@ TEST(Rewrite, WhatIsNearlyAHardGateStays) {
   const std::string gate = hard_gate(g, x, {false, true, true});
   EXPECT_EQ(place(g.done({g.node("Mul", {z, gate}), gate})).kernels,
             (Names{"cpu:activate", "cpu:Mul"}));
+}
+
+TEST(Rewrite, AnActivationTakesArithmeticWithNumbersOver) {
+  const auto kernels_of = [](const char* op, const Tensor& number, bool is_first = false) {
+    Random random(1);
+    GraphWriter g(17, random);
+    const std::string x = g.node("HardSwish", {conv(g, g.feed(kImage))}), by = g.constant(number);
+    const std::string y = is_first ? g.node(op, {by, x}) : g.node(op, {x, by});
+    return place(g.done({conv(g, g.node("Add", {y, g.constant(f32({1}, {0.25}))}))})).kernels;
+  };
+  const Names all{"cpu:conv_last", "cpu:conv_last"};
+  for (const char* op : {"Mul", "Div", "Add", "Sub"})
+    EXPECT_EQ(kernels_of(op, f32({1}, {1.5})), all) << op;
+  EXPECT_EQ(kernels_of("Mul", f32({1, 1, 1}, {1.5}), true), all);
+  const Names apart{"cpu:conv_last", "cpu:Div", "cpu:scale_shift", "cpu:conv_last"};
+  EXPECT_EQ(kernels_of("Div", f32({1}, {1.5}), true), apart);
+  EXPECT_NE(kernels_of("Div", f32({1}, {0})), all);
+  EXPECT_NE(kernels_of("Mul", f32({1}, {std::numeric_limits<double>::infinity()})), all);
+  EXPECT_NE(kernels_of("Mul", f32({1, 1, 1, 6}, {1, 2, 3, 4, 5, 6})), all);
 }
 
 TEST(Rewrite, GemmTakesReluOver) {

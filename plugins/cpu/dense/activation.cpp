@@ -125,9 +125,24 @@ HWY_NOINLINE void apply_rows(const Functor& f, float* x, int64_t stride, int64_t
   }
 }
 
+struct Rescale {
+  float factor, shift;
+  HWY_INLINE Vector operator()(Tag d, Vector x) const {
+    return hn::MulAdd(x, hn::Set(d, factor), hn::Set(d, shift));
+  }
+};
+
+/// Of rows that f made, which lie in a cache: a second visit costs little, where a form of every loop for it would double them.
+void rescale(const Activation& activation, float* x, int64_t stride, int64_t rows,
+             int64_t columns) {
+  if (!activation.rescales()) return;
+  apply_rows(Rescale{activation.factor, activation.shift}, x, stride, rows, columns);
+}
+
 void apply(const Activation& activation, float* x, int64_t stride, int64_t rows, int64_t columns) {
   with_functor(activation,
                [&](const auto& f) HWY_ATTR { apply_rows(f, x, stride, rows, columns); });
+  rescale(activation, x, stride, rows, columns);
 }
 
 template <class Functor>
@@ -156,6 +171,7 @@ void scale_shift(const Activation& activation, const float* x, int64_t x_stride,
   with_functor(activation, [&](const auto& f) HWY_ATTR {
     scale_shift_rows(f, x, x_stride, scale, shift, y, y_stride, rows, columns);
   });
+  rescale(activation, y, y_stride, rows, columns);
 }
 
 template <class Functor>
@@ -181,6 +197,7 @@ void add(const Activation& activation, const float* a, int64_t a_stride, const f
   with_functor(activation, [&](const auto& f) HWY_ATTR {
     add_rows(f, a, a_stride, b, b_stride, y, y_stride, rows, columns);
   });
+  rescale(activation, y, y_stride, rows, columns);
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 namespace backplane::cpu {
 
-/// y = f(x). Relu and Clip are one form (kClamp), which the tile kernels apply in registers; the others
-/// run over the finished rows.
+/// y = f(x) * factor + shift. Relu and Clip are one form (kClamp), which the tile kernels apply in registers; the others, and a
+/// factor and a shift, run over the finished rows.
 struct Activation {
   enum Kind : int {
     kClamp,        // min(max(x, lo), hi); with infinities: nothing
@@ -30,11 +30,13 @@ struct Activation {
   Kind kind = kClamp;
   float alpha = -std::numeric_limits<float>::infinity();  // kClamp: lo
   float beta = std::numeric_limits<float>::infinity();    // kClamp: hi
+  float factor = 1, shift = 0;
 
   float lo() const { return kind == kClamp ? alpha : -std::numeric_limits<float>::infinity(); }
   float hi() const { return kind == kClamp ? beta : std::numeric_limits<float>::infinity(); }
   /// Whether nothing remains to be done after clamping.
-  bool in_registers() const { return kind == kClamp; }
+  bool in_registers() const { return kind == kClamp && !rescales(); }
+  bool rescales() const { return factor != 1 || shift != 0; }
   /// Whether it is anything but y = x.
   bool changes() const {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();

@@ -104,9 +104,61 @@ std::optional<ActivationMatch> match_activation(const WorkingGraph& graph,
   return ActivationMatch{activation, {reader}};
 }
 
-void absorb_activation(WorkingGraph& graph, WorkNode* node) {
-  const std::optional<ActivationMatch> match = match_activation(graph, node->outputs[0]);
+bool takes_number(const WorkingGraph& graph, const WorkNode& node, std::string_view op,
+                  std::string& x, float& number) {
+  if (node.changed || !node.is(op) || node.inputs.size() != 2) return false;
+  // Before opset 7 an attribute says how the second operand is laid against the first.
+  if (node.original.has("broadcast") || node.original.has("axis")) return false;
+  for (const std::size_t at : {1u, 0u}) {
+    const sdk::ValueInfo other = graph.info(node.input(1 - at));
+    if (!other || !patterns::number_beside(graph.info(node.input(at)), other, number)) continue;
+    x = node.input(1 - at);
+    return at == 1 || op == "Add" || op == "Mul";
+  }
+  return false;
+}
+
+namespace {
+
+/// Whether `node` makes another factor and shift of the activation's result `value`: writes them. Not where a float does not hold
+/// them: steps one after another may be finite all the same.
+bool rescales(const WorkingGraph& graph, const WorkNode& node, const std::string& value,
+              Activation& activation) {
+  std::string x;
+  float number = 0;
+  const auto is = [&](const char* op) {
+    return takes_number(graph, node, op, x, number) && x == value;
+  };
+  Activation made = activation;
+  if (is("Add")) {
+    made.shift += number;
+  } else if (is("Sub")) {
+    made.shift -= number;
+  } else if (is("Mul")) {
+    made.factor *= number;
+    made.shift *= number;
+  } else if (is("Div")) {
+    made.factor /= number;
+    made.shift /= number;
+  } else {
+    return false;
+  }
+  if (!std::isnormal(made.factor) || !std::isfinite(made.shift)) return false;
+  activation = made;
+  return true;
+}
+
+}  // namespace
+
+void absorb_activation(WorkingGraph& graph, WorkNode* node, bool may_rescale) {
+  std::optional<ActivationMatch> match = match_activation(graph, node->outputs[0]);
   if (!match) return;
+  const auto follower = [&] { return graph.only_consumer(match->nodes.back()->outputs[0]); };
+  for (WorkNode* next = follower();
+       may_rescale && next != nullptr &&
+       rescales(graph, *next, match->nodes.back()->outputs[0], match->activation);
+       next = follower())
+    match->nodes.push_back(next);
   const std::string result = match->nodes.back()->outputs[0];
   for (WorkNode* part : match->nodes) graph.absorb(node, part);
   graph.set_output(node, 0, result);

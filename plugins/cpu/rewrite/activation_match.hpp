@@ -23,7 +23,12 @@ bool is_activation(const WorkingGraph& graph, const WorkNode& node, const std::s
 std::optional<ActivationMatch> match_activation(const WorkingGraph& graph,
                                                 const std::string& value);
 
-/// `node`, which made output 0, takes over the activation that follows it, if there is one.
-void absorb_activation(WorkingGraph& graph, WorkNode* node);
+/// Whether `node` computes `op` of x and, behind x where the order counts, one number, which does not widen it: writes both.
+bool takes_number(const WorkingGraph& graph, const WorkNode& node, std::string_view op,
+                  std::string& x, float& number);
+
+/// `node`, which made output 0, takes over the activation that follows it, if there is one, and with `may_rescale` the arithmetic
+/// with single numbers behind that.
+void absorb_activation(WorkingGraph& graph, WorkNode* node, bool may_rescale = true);
 
 }  // namespace backplane::cpu

@@ -57,8 +57,9 @@ void fuse_conv(WorkingGraph& graph, WorkNode* node) {
   }
   if (!transposed) take_residual(graph, node, 3);
   const std::optional<ActivationMatch> match = match_activation(graph, node->outputs[0]);
-  if (match && (match->activation.in_registers() || channels >= kChannelsOfActivation))
-    absorb_activation(graph, node);
+  const bool fills_vectors = channels >= kChannelsOfActivation;
+  if (match && (match->activation.in_registers() || fills_vectors))
+    absorb_activation(graph, node, fills_vectors);
 }
 
 /// Per-channel steps that no convolution precedes, with the activation after them: one ScaleShift node.

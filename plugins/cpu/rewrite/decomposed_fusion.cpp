@@ -101,19 +101,6 @@ WorkNode* merge(WorkingGraph& graph, const std::vector<WorkNode*>& nodes, const 
   return node;
 }
 
-/// Whether `node` computes `op` of x, which is of floats, and one number, which does not widen it: writes both.
-bool takes_number(const WorkingGraph& graph, const WorkNode& node, std::string_view op,
-                  std::string& x, float& number) {
-  if (node.changed || !node.is(op)) return false;
-  for (const std::size_t at : {1u, 0u}) {
-    const sdk::ValueInfo other = graph.info(node.input(1 - at));
-    if (!other || !patterns::number_beside(graph.info(node.input(at)), other, number)) continue;
-    x = node.input(1 - at);
-    return at == 1 || op != "Div";
-  }
-  return false;
-}
-
 /// The node that alone reads `value`, and makes a sixth of it.
 WorkNode* sixth_of(const WorkingGraph& graph, const std::string& value) {
   constexpr float kSixth = 1.0f / 6.0f, kNear = 1e-6f;

@@ -177,7 +177,7 @@ Result result_of(const WorkingGraph& graph, const WorkNode& node) {
   WorkNode* next = graph.only_consumer(node.outputs[0]);
   Activation clamp;
   if (next != nullptr && is_activation(graph, *next, node.outputs[0], clamp) &&
-      clamp.kind == Activation::kClamp && !std::isnan(clamp.alpha) && !std::isnan(clamp.beta)) {
+      clamp.in_registers() && !std::isnan(clamp.alpha) && !std::isnan(clamp.beta)) {
     result.lo = clamp.alpha;
     result.hi = clamp.beta;
     result.nodes.push_back(next);

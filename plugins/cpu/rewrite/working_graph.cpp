@@ -49,12 +49,15 @@ void WorkNode::set_activation(const Activation& activation) {
   attributes[kActivation] = std::string(activation_name(activation.kind));
   attributes[kActivationAlpha] = activation.alpha;
   attributes[kActivationBeta] = activation.beta;
+  attributes[kActivationFactor] = activation.factor;
+  attributes[kActivationShift] = activation.shift;
 }
 
 Activation WorkNode::activation() const {
+  const auto number = [this](const char* name) { return std::get<float>(attributes.at(name)); };
   return {activation_kind(std::get<std::string>(attributes.at(kActivation))),
-          std::get<float>(attributes.at(kActivationAlpha)),
-          std::get<float>(attributes.at(kActivationBeta))};
+          number(kActivationAlpha), number(kActivationBeta), number(kActivationFactor),
+          number(kActivationShift)};
 }
 
 WorkingGraph::WorkingGraph(const sdk::Graph& graph, sdk::Rewrite& edit)
