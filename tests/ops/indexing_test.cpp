@@ -252,6 +252,30 @@ OpCase scatter_elements(Random& random) {
 }
 const Sweep kScatterElements("Indexing", "ScatterElements", 50, scatter_elements);
 
+OpCase tensor_scatter(Random& random) {
+  OpCase row;
+  const std::int64_t rank = random.integer(2, 4);
+  const Dims cache = random.dims(rank, 600, false);
+  const std::int64_t axis = random.integer(1, rank - 1);
+  Dims update = cache;
+  update[axis] = random.integer(0, cache[axis]);
+  const bool goes_around = random.one_in(2);
+  row.node = {.op_type = "TensorScatter",
+              .opset = 24,
+              .attributes = {{"axis", random.one_in(2) ? axis : axis - rank},
+                             {"mode", goes_around ? "circular" : "linear"}}};
+  const ElementType type = random.pick(all_types());
+  row.inputs = {random.tensor(type, cache), random.tensor(type, update)};
+  const std::int64_t most = goes_around ? 3 * cache[axis] : cache[axis] - update[axis];
+  if (!random.one_in(4)) {
+    std::vector<std::int64_t> starts;
+    for (std::int64_t b = 0; b < cache[0]; ++b) starts.push_back(random.integer(0, most));
+    row.inputs.push_back(i64(starts));
+  }
+  return row;
+}
+const Sweep kTensorScatter("Indexing", "TensorScatter", 40, tensor_scatter);
+
 OpCase one_hot(Random& random) {
   OpCase row;
   const std::int64_t rank = random.integer(1, 3);

@@ -188,15 +188,15 @@ OpCase deform_conv(Random& random) {
     out.push_back((image[axis] + pads[axis] + pads[axis + 2] - extent) / strides[axis] + 1);
   }
   row.node = {.op_type = "DeformConv",
-              .opset = 19,
+              .opset = 22,
               .attributes = {{"group", groups},
                              {"offset_group", offset_groups},
                              {"strides", strides},
                              {"dilations", dilations},
                              {"pads", pads}}};
   const std::int64_t maps = offset_groups * kernel[0] * kernel[1];
-  const ElementType type =
-      random.pick({ElementType::Float, ElementType::Float, ElementType::Double});
+  const ElementType type = random.pick({ElementType::Float, ElementType::Float, ElementType::Double,
+                                        ElementType::Float16, ElementType::BFloat16});
   row.inputs = {random.tensor(type, {batch, channels, image[0], image[1]}, -1, 1),
                 random.tensor(type, {features, channels / groups, kernel[0], kernel[1]}, -1, 1),
                 random.tensor(type, {batch, 2 * maps, out[0], out[1]}, -2, 2)};

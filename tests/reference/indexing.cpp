@@ -210,8 +210,25 @@ Arrays top_k(const Call& call) {
 const Registration kGather({"Gather"}, gather);
 const Registration kGatherElements({"GatherElements"}, gather_elements);
 const Registration kGatherNd({"GatherND"}, gather_nd);
+Arrays tensor_scatter(const Call& call) {
+  const Array& update = call.input(1);
+  Array y = call.input(0);
+  const std::int64_t axis = positive_axis(call.integer("axis", -2), y.rank());
+  const bool goes_around = call.text("mode", "linear") == "circular";
+  const Dims starts = call.optional(2) == nullptr ? Dims(y.dims[0], 0) : call.integers(2);
+  std::size_t position = 0;
+  for_each_index(update.dims, [&](const Dims& index) {
+    Dims at = index;
+    at[axis] += starts[index[0]];
+    if (goes_around) at[axis] %= y.dims[axis];
+    y.values[offset_of(y.dims, at)] = update.values[position++];
+  });
+  return {y};
+}
+
 const Registration kScatterElements({"ScatterElements", "Scatter"}, scatter_elements);
 const Registration kScatterNd({"ScatterND"}, scatter_nd);
+const Registration kTensorScatter({"TensorScatter"}, tensor_scatter);
 const Registration kOneHot({"OneHot"}, one_hot);
 const Registration kCompress({"Compress"}, compress);
 const Registration kNonZero({"NonZero"}, non_zero);

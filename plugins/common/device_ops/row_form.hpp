@@ -1,6 +1,7 @@
 // How items of a group share rows, for the kernels of kernels/rows.hpp: chosen by the rows' number and length.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <string>
@@ -52,5 +53,16 @@ RowForm choose_rows(const Device& device, const RowsWanted& wanted);
 
 /// Whether items of this device share rows: where an item has a core to itself, they do not.
 inline bool shares_rows(const Device& device) { return !device.limits().is_processor; }
+
+/// How many of `outputs` channels an item computes at each of so many places, where what it reads serves them all: as many as leave
+/// items enough, a power of two up to `most`.
+inline std::int64_t outputs_at_once(const Device& device, std::int64_t outputs, std::int64_t most,
+                                    std::int64_t places) {
+  constexpr std::int64_t kManyItems = 1 << 16;
+  std::int64_t width = std::min(most, power_from(outputs));
+  while (shares_rows(device) && width > 1 && places * ceil_divide(outputs, width) < kManyItems)
+    width /= 2;
+  return width;
+}
 
 }  // namespace backplane::device_ops

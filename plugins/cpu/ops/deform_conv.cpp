@@ -1,6 +1,7 @@
 // DeformConv: https://onnx.ai/onnx/operators/onnx__DeformConv.html
 #include <cmath>
 
+#include "plugins/common/deform_conv_node.hpp"
 #include "plugins/common/types.hpp"
 #include "plugins/cpu/dense/conv_geometry.hpp"
 #include "plugins/cpu/kernels/parallel.hpp"
@@ -8,7 +9,7 @@
 namespace backplane::cpu {
 namespace {
 
-constexpr std::uint32_t kDeformX = 0, kDeformW = 1, kOffset = 2, kDeformBias = 3, kDeformMask = 4;
+using common::DeformConvRule;
 
 /// Images of two spatial axes; sums in double for double, otherwise in float.
 template <class T>
@@ -44,10 +45,11 @@ class DeformConv {
     /// What an output pixel sees: [in_channels, taps].
     void sample(const sdk::ComputeContext& ctx, std::int64_t image, std::int64_t pixel,
                 Sum* samples) const {
-      const T* x = ctx.input(kDeformX).template data<T>();
-      const T* offset = ctx.input(kOffset).template data<T>();
-      const T* mask =
-          ctx.has_input(kDeformMask) ? ctx.input(kDeformMask).template data<T>() : nullptr;
+      const T* x = ctx.input(DeformConvRule::kX).template data<T>();
+      const T* offset = ctx.input(DeformConvRule::kOffset).template data<T>();
+      const T* mask = ctx.has_input(DeformConvRule::kMask)
+                          ? ctx.input(DeformConvRule::kMask).template data<T>()
+                          : nullptr;
       const std::int64_t taps = window.taps();
       const std::int64_t per_group = in_channels / offset_groups;
       const std::int64_t first_y = pixel / window.out[2] * window.stride[1] - window.pad_begin[1];
@@ -91,9 +93,10 @@ class DeformConv {
 
     void multiply(const sdk::ComputeContext& ctx, std::int64_t image, std::int64_t pixel,
                   const Sum* samples) const {
-      const T* w = ctx.input(kDeformW).template data<T>();
-      const T* bias =
-          ctx.has_input(kDeformBias) ? ctx.input(kDeformBias).template data<T>() : nullptr;
+      const T* w = ctx.input(DeformConvRule::kW).template data<T>();
+      const T* bias = ctx.has_input(DeformConvRule::kBias)
+                          ? ctx.input(DeformConvRule::kBias).template data<T>()
+                          : nullptr;
       T* y = ctx.output(0).template mutable_data<T>();
       const std::int64_t depth = in_channels / groups * window.taps();
       for (std::int64_t c = 0; c < out_channels; ++c) {
@@ -105,53 +108,22 @@ class DeformConv {
     }
   };
 
-  DeformConv(const sdk::CreateContext&, const sdk::Node& node)
-      : attributes_(node),
-        groups_(node.get_int("group", 1)),
-        offset_groups_(node.get_int("offset_group", 1)) {}
+  DeformConv(const sdk::CreateContext&, const sdk::Node& node) : attributes_(node), rule_(node) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
-    const sdk::Tensor x = ctx.input(kDeformX);
-    const sdk::Tensor w = ctx.input(kDeformW);
-    if (x.rank() != 4 || w.rank() != 4) {
-      sdk::unsupported("DeformConv: X has rank ", x.rank(), " and W rank ", w.rank(),
-                       "; images of two spatial axes (rank 4) are handled");
-    }
-    if (groups_ < 1 || offset_groups_ < 1 || x.dim(1) != w.dim(1) * groups_ ||
-        w.dim(0) % groups_ != 0 || x.dim(1) % offset_groups_ != 0) {
-      sdk::invalid("DeformConv: X has dims ", sdk::to_string(x.dims()), " and W ",
-                   sdk::to_string(w.dims()), ", which do not fit group ", groups_,
-                   " and offset_group ", offset_groups_);
-    }
-    Prepared prepared{
-        attributes_.resolve_convolution({x.dims().data() + 2, 2}, {w.dims().data() + 2, 2}),
-        x.dim(0),
-        x.dim(1),
-        w.dim(0),
-        groups_,
-        offset_groups_};
-    const Window& window = prepared.window;
-    const std::int64_t maps = offset_groups_ * window.taps();
-    check(ctx, kOffset, "offset", {x.dim(0), 2 * maps, window.out[1], window.out[2]});
-    check(ctx, kDeformMask, "mask", {x.dim(0), maps, window.out[1], window.out[2]});
-    check(ctx, kDeformBias, "B", {w.dim(0)});
-    ctx.set_output(0, x.type(), sdk::Dims{x.dim(0), w.dim(0), window.out[1], window.out[2]});
+    rule_.check_weights(ctx);
+    const sdk::Tensor x = ctx.input(DeformConvRule::kX), w = ctx.input(DeformConvRule::kW);
+    const Window window =
+        attributes_.resolve_convolution({x.dims().data() + 2, 2}, {w.dims().data() + 2, 2});
+    rule_.set_dims(ctx, window.taps(), window.out[1], window.out[2]);
     ctx.set_workspace(static_cast<std::uint64_t>(x.dim(1) * window.taps()) * sizeof(Sum) *
                       ctx.threads().count());
-    return prepared;
+    return {window, x.dim(0), x.dim(1), w.dim(0), rule_.groups, rule_.offset_groups};
   }
 
  private:
-  static void check(const sdk::PrepareContext& ctx, std::uint32_t index, const char* name,
-                    const sdk::Dims& wanted) {
-    const sdk::Tensor tensor = ctx.input(index);
-    if (!tensor.present() || sdk::to_string(tensor.dims()) == sdk::to_string(wanted)) return;
-    sdk::invalid("DeformConv: ", name, " has dims ", sdk::to_string(tensor.dims()), ", expected ",
-                 sdk::to_string(wanted));
-  }
-
   WindowAttributes attributes_;
-  std::int64_t groups_, offset_groups_;
+  DeformConvRule rule_;
 };
 
 template <class T>

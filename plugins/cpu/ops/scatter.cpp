@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backplane/plugin.hpp"
+#include "plugins/common/tensor_scatter_node.hpp"
 #include "plugins/common/types.hpp"
 #include "plugins/cpu/kernels/dims.hpp"
 #include "plugins/cpu/kernels/index_tensor.hpp"
@@ -238,12 +239,13 @@ class ScatterND {
 class TensorScatter {
  public:
   struct Prepared {
-    std::int64_t batches, prefixes_per_batch, cache_length, length, run;
+    common::TensorScatterSizes sizes;
     bool circular;
 
     void compute(const sdk::ComputeContext& ctx) const {
+      const std::int64_t length = sizes.length, cache_length = sizes.cache_length, run = sizes.run;
       const std::int64_t* starts = ctx.has_input(2) ? ctx.input(2).data<std::int64_t>() : nullptr;
-      for (std::int64_t b = 0; starts != nullptr && b < batches; ++b) {
+      for (std::int64_t b = 0; starts != nullptr && b < sizes.batches; ++b) {
         if (starts[b] < 0 || (!circular && starts[b] > cache_length - length)) {
           sdk::failed("TensorScatter: write index ", starts[b], " of batch ", b,
                       " leaves a cache of length ", cache_length);
@@ -251,8 +253,8 @@ class TensorScatter {
       }
       copy_all(ctx, 0, 0);
       const ElementMover mover(ctx.input_value(1), ctx.output_value(0));
-      for (std::int64_t n = 0; n < batches * prefixes_per_batch && run > 0; ++n) {
-        const std::int64_t start = starts == nullptr ? 0 : starts[n / prefixes_per_batch];
+      for (std::int64_t n = 0; n < sizes.batches * sizes.prefixes && run > 0; ++n) {
+        const std::int64_t start = starts == nullptr ? 0 : starts[n / sizes.prefixes];
         for (std::int64_t s = 0; s < length; ++s) {
           const std::int64_t at = circular ? (start % cache_length + s) % cache_length : start + s;
           mover.copy((n * cache_length + at) * run, (n * length + s) * run, run);
@@ -262,37 +264,18 @@ class TensorScatter {
   };
 
   TensorScatter(const sdk::CreateContext&, const sdk::Node& node)
-      : axis_(node.get_int("axis", -2)), mode_(node.get_string("mode", "linear")) {
-    if (mode_ != "linear" && mode_ != "circular")
-      sdk::invalid("TensorScatter: mode '", mode_, "' is neither linear nor circular");
-  }
+      : rule_(common::tensor_scatter_rule(node)) {}
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
-    const sdk::Tensor cache = ctx.input(0), update = ctx.input(1);
-    require_storable(cache.type());
-    const int axis = normalize_axis(axis_, cache.rank());
-    if (axis == 0) sdk::invalid("TensorScatter: axis 0 is the batch");
-    bool fits = cache.rank() == update.rank();
-    for (int i = 0; fits && i < cache.rank(); ++i)
-      fits = i == axis ? update.dim(i) <= cache.dim(i) : update.dim(i) == cache.dim(i);
-    if (fits && ctx.input(2).present()) fits = ctx.input(2).size() == cache.dim(0);
-    if (!fits)
-      sdk::invalid("TensorScatter: an update of dims ", sdk::to_string(update.dims()),
-                   " does not fit a cache of dims ", sdk::to_string(cache.dims()));
-    ctx.set_output(0, cache.type(), cache.dims());
-    if (has_memory(cache.type())) ctx.allow_in_place(0, 0);
-    const auto at = static_cast<std::size_t>(axis);
-    return {cache.dim(0),
-            dims_product(cache.dims(), 1, at),
-            cache.dim(axis),
-            update.dim(axis),
-            dims_product(cache.dims(), at + 1, cache.dims().size()),
-            mode_ == "circular"};
+    const sdk::DataType type = ctx.input(0).type();
+    require_storable(type);
+    const common::TensorScatterSizes sizes = common::set_tensor_scatter_dims(ctx, rule_);
+    if (has_memory(type)) ctx.allow_in_place(0, 0);
+    return {sizes, rule_.circular};
   }
 
  private:
-  std::int64_t axis_;
-  std::string mode_;
+  common::TensorScatterRule rule_;
 };
 
 }  // namespace

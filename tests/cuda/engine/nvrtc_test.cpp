@@ -448,6 +448,38 @@ std::vector<Case> region_cases() {
   return cases;
 }
 
+/// Updates of a cache, windows whose taps are moved, and states that go on from token to token.
+std::vector<Case> moved_cases() {
+  const auto heads = [](NodeUnderTest& n) {
+    n.attribute("q_num_heads", std::int64_t{2}).attribute("kv_num_heads", std::int64_t{2});
+  };
+  const auto circular = [](NodeUnderTest& n) { n.attribute("mode", std::string("circular")); };
+  const Input starts = of(BP_INT64, {2});
+  std::vector<Case> cases{
+      {"TensorScatter", 24, {{{2, 3, 9, 8}}, {{2, 3, 2, 8}}, starts}, {BP_FLOAT16, BP_INT8}},
+      {"TensorScatter", 24, {{{2, 3, 9, 8}}, {{2, 3, 2, 8}}}, {BP_FLOAT}, circular},
+      {"DeformConv", 22, {{{1, 4, 7, 7}}, {{6, 4, 3, 3}}, {{1, 18, 5, 5}}}},
+      {"DeformConv",
+       22,
+       {{{9, 4, 70, 70}}, {{6, 4, 3, 3}}, {{9, 18, 68, 68}}, {{6}}, {{9, 9, 68, 68}}}}};
+  for (const std::int64_t keys : {64, 200}) {
+    const Dims all{2, 3, 2 * keys}, of_heads{2, 3, 2}, state{2, 2, keys, keys};
+    cases.push_back({"LinearAttention",
+                     27,
+                     {{all}, {all}, {all}, {state}, {of_heads}, {of_heads}},
+                     {BP_FLOAT, BP_FLOAT16, BP_BFLOAT16},
+                     heads,
+                     2});
+    cases.push_back({"LinearAttention",
+                     27,
+                     {{all}, {all}, {all}, of(BP_FLOAT, state), {all}, {{2, 3, 1}}},
+                     {BP_FLOAT16},
+                     heads,
+                     2});
+  }
+  return cases;
+}
+
 /// Rows that items share: along and across, short and long, held and not, divided among groups.
 std::vector<Case> row_cases() {
   const auto axis = [](std::int64_t number) {
@@ -601,6 +633,7 @@ TEST_F(CudaNvrtc, CompilesWhatEveryOperatorFamilyAsksForForThreeGenerations) {
     for (Case& each : row_cases()) cases.push_back(std::move(each));
     for (Case& each : sample_cases()) cases.push_back(std::move(each));
     for (Case& each : region_cases()) cases.push_back(std::move(each));
+    for (Case& each : moved_cases()) cases.push_back(std::move(each));
     for (Case& each : private_cases()) cases.push_back(std::move(each));
     for (Case& each : made_row_cases()) cases.push_back(std::move(each));
     for (Case& each : cached_attention_cases()) cases.push_back(std::move(each));

@@ -29,7 +29,7 @@ class CudaVectors : public CudaTest {
   std::string ptx_of(
       const std::string& op_type, const std::vector<Operand>& operands,
       const std::function<void(NodeUnderTest&)>& attributes = [](NodeUnderTest&) {}, int since = 14,
-      const char* domain = "") {
+      const char* domain = "", std::size_t outputs = 1) {
     const OpenDevice device = open();
     NodeUnderTest node(domain, op_type, since);
     std::vector<HostTensor> tensors;
@@ -40,11 +40,11 @@ class CudaVectors : public CudaTest {
                          test_host::element_bytes(operand.type));
       tensors.push_back(std::move(tensor));
     }
-    node.outputs(1);
+    node.outputs(outputs);
     attributes(node);
     const std::size_t before = compiled_sources().size();
     KernelUnderTest kernel(device.kernel(op_type, domain), device.raw(), node.raw());
-    kernel.prepare(tensors, std::vector<bool>(tensors.size(), false), 1);
+    kernel.prepare(tensors, std::vector<bool>(tensors.size(), false), outputs);
     EXPECT_EQ(compiled_sources().size(), before + 1);
     source_ = compiled_sources().back();
     return open_nvrtc()->compile(source_, "compute_90");
@@ -235,6 +235,25 @@ TEST_F(CudaVectors, SamplesOfAPointAreInRegisters) {
     EXPECT_EQ(count_of(text, "st.global.f32"), 4u) << text;
     EXPECT_EQ(count_of(text, ".local."), 0u) << text;
   }
+}
+
+/// Beside the state nothing of the loop over tokens is kept from one key to the next.
+TEST_F(CudaVectors, AColumnOfAStateIsInRegisters) {
+  const Dims heads{1, 1, 256}, gates{1, 1, 2}, state{1, 2, 128, 128};
+  const auto attributes = [](NodeUnderTest& node) {
+    node.attribute("q_num_heads", std::int64_t{2}).attribute("kv_num_heads", std::int64_t{2});
+  };
+  const std::string text = ptx_of("LinearAttention",
+                                  {{BP_FLOAT16, heads},
+                                   {BP_FLOAT16, heads},
+                                   {BP_FLOAT16, heads},
+                                   {BP_FLOAT, state},
+                                   {BP_FLOAT16, gates},
+                                   {BP_FLOAT16, gates}},
+                                  attributes, 27, "", 2);
+  EXPECT_EQ(count_of(text, "ld.global.f32"), 128u) << source_ << text;
+  EXPECT_EQ(count_of(text, "st.global.f32"), 128u) << text;
+  EXPECT_EQ(count_of(text, ".local."), 0u) << text;
 }
 
 }  // namespace

@@ -98,19 +98,10 @@ class RoiAlign {
   }
 
  private:
-  /// Of channels that an item has, where that leaves items enough.
-  static std::int64_t channels_at_once(const Device& device, const Dims& dims) {
-    constexpr std::int64_t kMost = 8, kManyRuns = 1 << 16;
-    std::int64_t width = std::min(kMost, power_from(dims[1]));
-    const std::int64_t bins = dims[0] * dims[2] * dims[3];
-    while (shares_rows(device) && width > 1 && bins * ceil_divide(dims[1], width) < kManyRuns)
-      width /= 2;
-    return width;
-  }
-
   void add_launch(Work& work, const sdk::Tensor& x, const Dims& dims) const {
-    constexpr std::int64_t kMostByInt = std::int64_t{1} << 30;
-    const std::int64_t width = channels_at_once(work.device(), dims);
+    constexpr std::int64_t kMostByInt = std::int64_t{1} << 30, kMostWidth = 8;
+    const std::int64_t width =
+        outputs_at_once(work.device(), dims[1], kMostWidth, dims[0] * dims[2] * dims[3]);
     Walk walk(Dims{dims[0], ceil_divide(dims[1], width), rule_.out_height, rule_.out_width});
     walk.in("x", input(0), x.type()).in("boxes", input(1), x.type());
     walk.in("images", input(2), DataType::Int64).out("y", output(0), x.type());

@@ -1,8 +1,9 @@
-// ScatterElements, Scatter, ScatterND: https://onnx.ai/onnx/operators/onnx__ScatterElements.html and the
-// pages beside it. One work item does all updates of a line (or of an element of the slices), one after
+// ScatterElements, Scatter, ScatterND, TensorScatter: https://onnx.ai/onnx/operators/onnx__ScatterElements.html and the
+// pages beside it. Of the first three one work item does all updates of a line (or of an element of the slices), one after
 // another, so that repeated indices are reduced in order and nothing races.
 #include "op_table.hpp"
 #include "plugins/common/device_ops/walk.hpp"
+#include "plugins/common/tensor_scatter_node.hpp"
 
 namespace backplane::device_ops {
 namespace {
@@ -109,6 +110,50 @@ class ScatterNd {
   std::string reduction_;
 };
 
+/// An item has an element of the update, of which no two go to one place.
+constexpr char kIntoCache[] = R"kernel(
+#if HAS_STARTS
+  i64 start = starts[i2 / prefixes];
+#else
+  i64 start = 0;
+#endif
+  if (start < 0 || (!CIRCULAR && start > cache_length - length)) {
+    FAULT;
+    start = 0;
+  }
+  i64 at = CIRCULAR ? (start % cache_length + i1) % cache_length : start + i1;
+  STORE(T, y, (i2 * cache_length + at) * run_length + i0, LOAD(T, update, (i2 * length + i1) * run_length + i0));
+)kernel";
+
+/// Writes an update into a cache from each batch's write index on.
+class TensorScatter {
+ public:
+  TensorScatter(const Device&, const sdk::Node& node) : rule_(common::tensor_scatter_rule(node)) {}
+
+  void prepare(sdk::PrepareContext& ctx, Work& work) const {
+    const common::TensorScatterSizes sizes = common::set_tensor_scatter_dims(ctx, rule_);
+    const sdk::Tensor cache = ctx.input(0);
+    const bool has_starts = ctx.input(2).present();
+    ctx.allow_in_place(0, 0);
+    work.add_copy(input(0), output(0), cache.bytes());
+    Walk walk(Dims{sizes.batches * sizes.prefixes, sizes.length, sizes.run});
+    walk.in("update", input(1), cache.type());
+    if (has_starts) walk.in("starts", input(2), DataType::Int64);
+    walk.out("y", output(0), cache.type()).number("prefixes", sizes.prefixes);
+    walk.number("cache_length", sizes.cache_length)
+        .number("length", sizes.length)
+        .number("run_length", sizes.run);
+    walk.define("T", type_code(cache.type())).define("CIRCULAR", rule_.circular ? 1 : 0);
+    walk.define("HAS_STARTS", has_starts ? 1 : 0);
+    walk.may_fault("a write index leaves the cache");
+    walk.body = kIntoCache;
+    walk.add_to(work);
+  }
+
+ private:
+  common::TensorScatterRule rule_;
+};
+
 }  // namespace
 
 KernelList scatter_kernels() {
@@ -119,6 +164,8 @@ KernelList scatter_kernels() {
       device_kernel<ScatterElements>(
           sdk::op("Scatter").name(kernel_name("scatter")).types("T", types)),
       device_kernel<ScatterNd>(sdk::op("ScatterND").name(kernel_name("scatter")).types("T", types)),
+      device_kernel<TensorScatter>(
+          sdk::op("TensorScatter").name(kernel_name("tensor scatter")).types("T", types)),
   };
 }
 
