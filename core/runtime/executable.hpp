@@ -135,8 +135,11 @@ class Executable : public Body {
   Idle* acquire(const std::shared_ptr<Generation>& generation);
   void release(Idle* idle) noexcept;
   std::shared_ptr<PlanNode> find_first_plan(const Run& run, RunContext* context);
-  std::shared_ptr<PlanNode> resize_oldest(const Run& run, const PlanKey& key,
-                                          const FeedStates& feeds, RunContext& context);
+  std::shared_ptr<PlanNode> resize_kept(const Run& run, const PlanKey& key, const FeedStates& feeds,
+                                        RunContext& context);
+  std::optional<PlanList::Place> plan_to_resize(PlanList& plans, const PlanKey& key,
+                                                RunContext& context) const;
+  static bool may_become(const PlanList::Entry& plan, RunContext& context);
   std::shared_ptr<PlanNode> make_first_plan(Generation& generation, PlanKey key, ValueStates values,
                                             const BodyPlaces* places, const HostViewWishes& wishes);
   const HostViewPlaces& views_of(Generation& generation) const;

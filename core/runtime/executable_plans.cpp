@@ -59,32 +59,55 @@ std::shared_ptr<PlanNode> Executable::find_first_plan(const Run& run, RunContext
   const std::lock_guard lock(run.generation->planning);
   PlanList& plans = run.generation->plans.next;
   if (auto found = plans.find(key)) return found;
-  FeedStates feeds = states_of_feeds(program, run.feeds,
-                                     plans.empty() ? nullptr : &plans.back().node->segment->values);
+  FeedStates feeds = states_of_feeds(
+      program, run.feeds, plans.empty() ? nullptr : &plans.front().node->segment->values);
   place_feeds(run.settings.places, feeds);
   if (context != nullptr) {
-    if (auto resized = resize_oldest(run, key, feeds, *context)) return resized;
+    if (auto resized = resize_kept(run, key, feeds, *context)) return resized;
   }
   return make_first_plan(*run.generation, key, values_of_feeds(program, feeds), run.settings.places,
                          run.wishes);
 }
 
-/// The plan that is to go, and what `context` has ready for it, made to fit; null where that cannot be. The caller holds
-/// Generation::planning.
-std::shared_ptr<PlanNode> Executable::resize_oldest(const Run& run, const PlanKey& key,
-                                                    const FeedStates& feeds, RunContext& context) {
+/// A plan that may become that of `key`; nullopt where one is to be made. The first shapes of a program have plans of their own,
+/// and so have, as long as there is room, those that come again. Others take turns at the plans that nobody has asked for
+/// since they were made, the last of them first, which are in the caches. Where there is no room, the oldest plan goes for a
+/// shape that has come since it was used.
+std::optional<PlanList::Place> Executable::plan_to_resize(PlanList& plans, const PlanKey& key,
+                                                          RunContext& context) const {
+  constexpr int kMostLookedAt = 8;  // runs at the same time have some of them
+  const bool is_full = plans.size() >= kept_plans(max_plans_, *plans.front().node->segment);
+  const std::uint64_t came = plans.last_use_of_gone(key);
+  if (!is_full && (plans.size() < kLeastPlans || came > 0)) return std::nullopt;
+  const PlanList::Place oldest = plans.oldest();
+  PlanList::Place place = plans.begin();
+  if (is_full && came > oldest->used) place = plans.asked_for();
+  for (int i = 0; i < kMostLookedAt && place != plans.asked_for(); ++i, ++place) {
+    if (may_become(*place, context)) return place;
+  }
+  return is_full && may_become(*oldest, context) ? std::optional(oldest) : std::nullopt;
+}
+
+/// Whether a plan can be resized, and no other run, caller or report has it; what they read of it was before this.
+bool Executable::may_become(const PlanList::Entry& plan, RunContext& context) {
+  const std::shared_ptr<Segment>& segment = plan.node->segment;
+  return is_alone(plan.node, 1) &&
+         is_alone(segment, context.find_context(*segment) != nullptr ? 2 : 1) &&
+         may_be_resized(*segment);
+}
+
+/// A plan that is kept for other sizes, and what `context` has ready for it, made to fit; null where that cannot be. The caller
+/// holds Generation::planning.
+std::shared_ptr<PlanNode> Executable::resize_kept(const Run& run, const PlanKey& key,
+                                                  const FeedStates& feeds, RunContext& context) {
   PlanList& plans = run.generation->plans.next;
   const BodyPlaces* places = run.settings.places;
   if (plans.empty() || (places != nullptr && is_off_host(*places))) return nullptr;
-  const PlanList::Entry& oldest = plans.back();
-  const std::shared_ptr<Segment>& segment = oldest.node->segment;
-  if (plans.size() < kept_plans(max_plans_, *segment)) return nullptr;
   const std::uint64_t start = steady_ns();
-  if (!may_be_resized(*segment)) return nullptr;
-  SegmentContext* const ready = context.find_context(*segment);
-  // No other run, caller or report may have it; what they read of it was before this.
-  if (!is_alone(oldest.node, 1) || !is_alone(segment, ready != nullptr ? 2 : 1)) return nullptr;
-  PlanList::Entry plan = plans.take_back();
+  const std::optional<PlanList::Place> place = plan_to_resize(plans, key, context);
+  if (!place) return nullptr;
+  PlanList::Entry plan = plans.take(*place);
+  SegmentContext* const ready = context.find_context(*plan.node->segment);
   std::optional<SegmentChange> change;
   try {
     check_files();
@@ -167,7 +190,8 @@ std::shared_ptr<PlanNode> Executable::make_plan(Generation& generation, PlanNode
   choose_arenas(*node, from);
   check_files();  // what was packed meanwhile
   check_room(generation, *node->segment);
-  while (from.next.size() >= kept_plans(max_plans_, *node->segment)) from.next.take_back();
+  while (from.next.size() >= kept_plans(max_plans_, *node->segment))
+    from.next.take(from.next.oldest());
   keep_plan(generation, from, {std::move(key), node}, start);
   return node;
 }

@@ -9,6 +9,8 @@
 namespace backplane::core {
 namespace {
 
+constexpr std::size_t kRemembered = 1024;  // shapes whose plans went
+
 std::size_t hash_of(const PlanKey& key) {
   return std::hash<std::string_view>()(
       {reinterpret_cast<const char*>(key.data()), key.size() * sizeof(PlanKey::value_type)});
@@ -17,16 +19,24 @@ std::size_t hash_of(const PlanKey& key) {
 }  // namespace
 
 std::shared_ptr<PlanNode> PlanList::find(const PlanKey& key) {
+  ++look_ups_;
   const auto [first, last] = places_.equal_range(hash_of(key));
-  for (auto place = first; place != last; ++place) {
-    if (place->second->key != key) continue;
-    entries_.splice(entries_.begin(), entries_, place->second);
-    return entries_.front().node;
+  for (auto found = first; found != last; ++found) {
+    const Place place = found->second;
+    if (place->key != key) continue;
+    if (place == asked_for_) ++asked_for_;
+    entries_.splice(asked_for_, entries_, place);
+    asked_for_ = place;
+    place->used = look_ups_;
+    place->comes_again = true;
+    return place->node;
   }
   return nullptr;
 }
 
 void PlanList::push_front(Entry entry) {
+  entry.used = look_ups_;
+  entry.comes_again = false;
   entries_.push_front(std::move(entry));
   try {
     places_.emplace(hash_of(entries_.front().key), entries_.begin());
@@ -36,13 +46,30 @@ void PlanList::push_front(Entry entry) {
   }
 }
 
-PlanList::Entry PlanList::take_back() {
-  const auto oldest = std::prev(entries_.end());
-  const auto [first, last] = places_.equal_range(hash_of(oldest->key));
-  places_.erase(std::find_if(first, last, [&](const auto& at) { return at.second == oldest; }));
-  Entry entry = std::move(*oldest);
-  entries_.pop_back();
+PlanList::Entry PlanList::take(Place place) {
+  const std::size_t hash = hash_of(place->key);
+  gone_.resize(kRemembered);
+  gone_[hash % kRemembered] = {hash, place->used};
+  const auto [first, last] = places_.equal_range(hash);
+  places_.erase(std::find_if(first, last, [&](const auto& at) { return at.second == place; }));
+  if (place == asked_for_) ++asked_for_;
+  Entry entry = std::move(*place);
+  entries_.erase(place);
   return entry;
+}
+
+PlanList::Place PlanList::oldest() {
+  const Place last = std::prev(entries_.end());
+  if (asked_for_ == entries_.begin()) return last;
+  const Place unasked = std::prev(asked_for_);
+  return unasked->used < last->used ? unasked : last;
+}
+
+std::uint64_t PlanList::last_use_of_gone(const PlanKey& key) const {
+  if (gone_.empty()) return 0;
+  const std::size_t hash = hash_of(key);
+  const Gone& gone = gone_[hash % kRemembered];
+  return gone.hash == hash ? gone.used : 0;
 }
 
 std::size_t kept_plans(std::size_t given, const Segment& segment) {

@@ -17,29 +17,51 @@ namespace backplane::core {
 
 struct PlanNode;
 
-/// Plans by their keys, the most recently used first.
+/// Plans by their keys: first those that nobody has asked for since they were made, then the others, of each the most
+/// recent first. Plans that go are remembered for a while, so that shapes that come again are known.
 class PlanList {
  public:
   struct Entry {
     PlanKey key;
     std::shared_ptr<PlanNode> node;
+    std::uint64_t used = 0;  ///< in look-ups
+    bool comes_again = false;
   };
-  /// The plan of a key, moved to the front; null when there is none.
+  using Place = std::list<Entry>::iterator;
+
+  PlanList() = default;
+  PlanList(const PlanList&) = delete;
+  PlanList& operator=(const PlanList&) = delete;
+
+  /// The plan of a key, which comes again; null when there is none.
   std::shared_ptr<PlanNode> find(const PlanKey& key);
   /// `entry` has a key that is not there.
   void push_front(Entry entry);
-  /// Takes the one that was used least recently; there is one.
-  Entry take_back();
+  Entry take(Place place);
+  /// The one that was used least recently; there is one.
+  Place oldest();
+  /// The look-up in which a plan for this key was used last before it went; 0: none is known.
+  std::uint64_t last_use_of_gone(const PlanKey& key) const;
   const Entry& front() const { return entries_.front(); }
-  const Entry& back() const { return entries_.back(); }
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
+  /// Those that nobody has asked for since they were made are the ones up to here.
+  Place begin() { return entries_.begin(); }
+  Place asked_for() { return asked_for_; }
 
  private:
+  struct Gone {
+    std::size_t hash = 0;
+    std::uint64_t used = 0;
+  };
+
   std::list<Entry> entries_;
-  std::unordered_multimap<std::size_t, std::list<Entry>::iterator> places_;  ///< by the key's hash
+  Place asked_for_ = entries_.end();                    ///< the first that comes again
+  std::unordered_multimap<std::size_t, Place> places_;  ///< by the key's hash
+  std::uint64_t look_ups_ = 0;
+  std::vector<Gone> gone_;  ///< by hash; a later one takes the place of an earlier one
 };
 
 /// A planned segment and what came after it, by what became known.
