@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "backplane/plugin.hpp"
+#include "plugins/cpu/dense/isa.hpp"
 
 namespace backplane::cpu {
 
@@ -47,5 +49,22 @@ inline const char* packed_variant(sdk::DataType weight_type, ProductPrecision pr
       return "packed";
   }
 }
+
+/// What a matrix product asks for its packed weights by. What they have in common is put into words once: prepare asks again
+/// for each size.
+class ProductKey {
+ public:
+  ProductKey(sdk::DataType weight_type, ProductPrecision precision, Isa isa, float alpha)
+      : before_(sdk::message("matmul ", packed_variant(weight_type, precision), " isa ",
+                             static_cast<int>(isa), " dims ")),
+        after_(sdk::message(" alpha ", alpha)) {}
+  std::string of(sdk::DimsView dims, bool transposed) const {
+    return before_ + sdk::to_string(dims) + (transposed ? " transposed 1" : " transposed 0") +
+           after_;
+  }
+
+ private:
+  std::string before_, after_;
+};
 
 }  // namespace backplane::cpu

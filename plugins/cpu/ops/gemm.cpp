@@ -125,7 +125,8 @@ class Gemm {
         products_(products_of(ctx)),
         weight_type_(weight_type_of(node, products_)),
         activation_(read_activation(node)),
-        isa_(isa_of(ctx)) {}
+        isa_(isa_of(ctx)),
+        key_(weight_type_, products_, isa_, attributes_.alpha) {}
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
@@ -163,11 +164,8 @@ class Gemm {
     if (attributes_.trans_a)
       prepared.a_bytes = align64(static_cast<uint64_t>(dims.rows * dims.depth) * 4);
     if (prepared.packed) {
-      const std::string key =
-          sdk::message("matmul ", packed_variant(weight_type_, products_), " isa ",
-                       static_cast<int>(isa_), " dims ", sdk::to_string(ctx.input(kRight).dims()),
-                       " transposed ", attributes_.trans_b, " alpha ", attributes_.alpha);
-      ctx.request_pack(key, {kRight}, prepared.product.packed_bytes(), this);
+      ctx.request_pack(key_.of(ctx.input(kRight).dims(), attributes_.trans_b), {kRight},
+                       prepared.product.packed_bytes(), this);
       ctx.ignore_input(kRight);
     }
     ctx.set_workspace(prepared.a_bytes + prepared.c_bytes +
@@ -199,6 +197,7 @@ class Gemm {
   sdk::DataType weight_type_;
   Activation activation_;
   Isa isa_;
+  ProductKey key_;
 };
 
 /// Other types: alpha and beta are applied in double to integers' and doubles' sums.

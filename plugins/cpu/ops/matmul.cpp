@@ -48,13 +48,14 @@ class MatMul {
         products_(products_of(ctx)),
         weight_type_(weight_type_of(node, products_)),
         activation_(read_activation(node)),
-        isa_(isa_of(ctx)) {}
+        isa_(isa_of(ctx)),
+        key_(weight_type_, products_, isa_, alpha_) {}
   MatMul(const MatMul&) = delete;
   MatMul& operator=(const MatMul&) = delete;
 
   Prepared prepare(sdk::PrepareContext& ctx) const {
     const sdk::Tensor b = ctx.input(kB);
-    const MatMulDims dims(ctx.input(kA).dims(), b.dims(), trans_b_);
+    MatMulDims dims(ctx.input(kA).dims(), b.dims(), trans_b_);
     check_addends(ctx.input(kBias), ctx.input(kResidual), dims.columns, dims.out);
     ctx.set_output(0, sdk::DataType::Float, dims.out);
     MatMulShape shape;
@@ -70,11 +71,7 @@ class MatMul {
     shape.rounds = packed && products_ == ProductPrecision::kBFloat;
     MatMulF32 product(shape, dims.a_in_order(), activation_, isa_, ctx.threads().count());
     if (packed) {
-      const std::string key =
-          sdk::message("matmul ", packed_variant(weight_type_, products_), " isa ",
-                       static_cast<int>(isa_), " dims ", sdk::to_string(b.dims()), " transposed ",
-                       shape.b_transposed, " alpha ", alpha_);
-      ctx.request_pack(key, {kB}, product.packed_bytes(), this);
+      ctx.request_pack(key_.of(b.dims(), shape.b_transposed), {kB}, product.packed_bytes(), this);
       ctx.ignore_input(kB);
     }
     ctx.set_workspace(product.workspace_bytes(packed));
@@ -85,8 +82,8 @@ class MatMul {
                                         : "packing");
     ctx.set_cost(static_cast<uint64_t>(2 * sdk::element_count(dims.out) * dims.depth),
                  b.bytes() + ctx.input(kA).bytes());
-    std::vector<int64_t> a_offsets = dims.a_indices;
-    std::vector<int64_t> b_offsets = dims.b_indices;
+    std::vector<int64_t> a_offsets = std::move(dims.a_indices);
+    std::vector<int64_t> b_offsets = std::move(dims.b_indices);
     for (int64_t& offset : a_offsets) offset *= dims.rows * dims.depth;
     for (int64_t& offset : b_offsets) offset *= dims.depth * dims.columns;
     return {
@@ -114,6 +111,7 @@ class MatMul {
   sdk::DataType weight_type_;
   Activation activation_;
   Isa isa_;
+  ProductKey key_;
 };
 
 template <class T>
