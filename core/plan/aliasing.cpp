@@ -83,7 +83,8 @@ class Aliasing {
       const StepWishes& wishes = draft_.wishes[i];
       for (std::size_t k = 0; k < step.inputs.size(); ++k) {
         if (step.inputs[k] < 0) continue;
-        const bool strided = step.kind == StepKind::Compute && wishes.said->strided_inputs[k];
+        const bool strided =
+            step.kind == StepKind::Compute && wishes.said->inputs[k].may_be_strided;
         readers_[next[static_cast<std::size_t>(step.inputs[k])]++] = {static_cast<int>(i), strided};
       }
       for (std::size_t k = 0; k < step.outputs.size(); ++k) {

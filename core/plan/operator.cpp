@@ -351,7 +351,7 @@ void Operator::take_constants(OperatorPlan& plan, const KernelHandle& kernel,
   for (std::size_t i = 0; i < constants_.size(); ++i) {
     if (constants_[i] == nullptr) continue;
     const bool on_device = plan.input_roles[i] == BP_INPUT_DATA && !device->on_host_memory();
-    if (on_device && !plan.prepared.ignored_inputs[i]) {
+    if (on_device && !plan.prepared.inputs[i].is_ignored) {
       plan.constants[i] = devices_.weights->plain(device, {constants_[i], nullptr}, threads);
       continue;
     }

@@ -121,7 +121,7 @@ void OperatorPlan::patch(OperatorFrame& frame, const bp_operator_args& args) con
     const std::int32_t role = input_roles[i];
     point(*frame.inputs[i], args.inputs[i],
           {"input", i, *inputs[i]->tensor, on_host || role != BP_INPUT_DATA,
-           static_cast<bool>(prepared.strided_inputs[i]), role != BP_INPUT_SHAPE_ONLY});
+           prepared.inputs[i].may_be_strided, role != BP_INPUT_SHAPE_ONLY});
   }
   for (std::size_t i = 0; i < output_infos.size(); ++i) {
     if (!output_infos[i]->is_tensor()) continue;

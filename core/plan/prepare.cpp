@@ -155,7 +155,7 @@ bp_status* set_inside(bp_prepare_ctx* ctx, std::uint32_t input, std::uint32_t ou
 bp_status* allow_strided_input(bp_prepare_ctx* ctx, std::uint32_t input) {
   return status_of([&] {
     context(ctx).check_input(input);
-    context(ctx).result->strided_inputs[input] = true;
+    context(ctx).result->inputs[input].may_be_strided = true;
   });
 }
 
@@ -202,7 +202,7 @@ bp_status* ignore_input(bp_prepare_ctx* ctx, std::uint32_t input) {
     context(ctx).check_input(input);
     if (!context(ctx).request->constant_inputs[input])
       invalid("ignore_input for input ", input, ", which is not constant");
-    context(ctx).result->ignored_inputs[input] = true;
+    context(ctx).result->inputs[input].is_ignored = true;
   });
 }
 
@@ -279,8 +279,7 @@ std::vector<bool> wanted_outputs(const Node& node) {
 PrepareResult prepare_kernel(const PrepareRequest& request) {
   PrepareResult result;
   result.outputs.resize(request.wanted_outputs.size());
-  result.strided_inputs.resize(request.inputs.size());
-  result.ignored_inputs.resize(request.inputs.size());
+  result.inputs.resize(request.inputs.size());
   PrepareContext ctx{};
   ctx.struct_size = sizeof(bp_prepare_ctx);
   ctx.api = &prepare_api();

@@ -12,6 +12,13 @@
 
 namespace backplane::core {
 
+/// What a kernel said of an input.
+struct InputPlan {
+  bool may_be_strided = false;
+  bool is_ignored = false;
+  bool operator==(const InputPlan&) const = default;
+};
+
 /// What a kernel said of an output.
 struct OutputPlan {
   enum class Kind { Unset, Tensor, UnknownSize, Object };
@@ -52,11 +59,10 @@ struct PackWish {
 /// Everything that a kernel said in `prepare`.
 struct PrepareResult {
   PreparedHandle prepared;
+  std::vector<InputPlan> inputs;
   std::vector<OutputPlan> outputs;
   std::vector<InsideWish> insides;
   std::vector<PackWish> packs;
-  std::vector<bool> strided_inputs;
-  std::vector<bool> ignored_inputs;
   std::uint64_t workspace_bytes = 0;
   std::uint64_t workspace_alignment = 64;
   std::string variant;

@@ -138,6 +138,8 @@ struct ProgramNode {
       host_kernel;            ///< of a node that is evaluated on the host; made when first needed
   std::size_t candidate = 0;  ///< which of the placement's kernels it is
   std::unique_ptr<ControlNode> control;  ///< of a node that the core runs itself
+  /// What `prepare` is asked: made once, but for what its inputs are.
+  PrepareRequest request;
   /// Of the last walk that asked the kernels, which they end before.
   KeptAnswer<std::shared_ptr<PreparedKernel>> prepared;
   KeptAnswer<std::vector<SharedState>> evaluated;

@@ -76,8 +76,7 @@ bool differ_by_size(const PrepareResult& a, const PrepareResult& b) {
   const auto are_alike = [](const OutputPlan& one, const OutputPlan& other) {
     return differ_by_size(one, other);
   };
-  return &a.prepared.def() == &b.prepared.def() && a.strided_inputs == b.strided_inputs &&
-         a.ignored_inputs == b.ignored_inputs && a.variant == b.variant &&
+  return &a.prepared.def() == &b.prepared.def() && a.inputs == b.inputs && a.variant == b.variant &&
          a.workspace_alignment == b.workspace_alignment &&
          std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(),
                     are_alike) &&
@@ -152,7 +151,8 @@ class Resizing {
   bool visit(NodeId id) {
     const Node& node = graph_.node(id);
     const bool was_evaluated = index_.step[id] < 0 && index_.dropped[id] < 0;
-    std::vector<SharedState> made;
+    std::vector<SharedState>& made = made_;
+    made.clear();
     for (const ValueId output : node.outputs)
       made.push_back(output == kNone ? SharedState() : state(output));
     walk_.nodes.clear();
@@ -278,7 +278,8 @@ class Resizing {
   const ResizeIndex& index_;
   ShapeWalk walk_;
   std::vector<std::pair<ValueId, SharedState>> before_;  ///< of what changed
-  std::vector<bool> open_;                               ///< by position: nodes to visit
+  std::vector<char> open_;                               ///< by position: nodes to visit
+  std::vector<SharedState> made_;                        ///< by a node's outputs
   SegmentChange change_;
 };
 

@@ -120,14 +120,17 @@ class Walk {
     return true;
   }
 
-  std::vector<SharedState> inputs_of(const Node& node) {
-    std::vector<SharedState> inputs(node.inputs.size());
+  /// Keeps what was found for a node's inputs.
+  template <class Answer>
+  void keep(KeptAnswer<Answer>& kept, const Node& node, Answer answer) {
+    kept.answer = Answer();
+    kept.inputs.resize(node.inputs.size());
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId input = node.inputs[i];
       if (input == kNone || program_.placed().is_constant(input)) continue;
-      inputs[i] = shared(input);
+      kept.inputs[i] = shared(input);
     }
-    return inputs;
+    kept.answer = std::move(answer);
   }
 
   /// Computes the node now. False when an input is not known, or the result is too large.
@@ -147,7 +150,7 @@ class Walk {
     if (kept.answer.empty() || !are_same(node, kept.inputs)) {
       std::optional<std::vector<SharedState>> made = compute(node, *placed.host_kernel);
       if (!made) return false;
-      kept = {inputs_of(node), std::move(*made)};
+      keep(kept, node, std::move(*made));
     }
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] != kNone) result_.values[node.outputs[i]] = kept.answer[i];
@@ -185,19 +188,23 @@ class Walk {
     return result_.wants_shape.empty() && result_.wants_value.empty();
   }
 
-  PrepareRequest request_for(const Node& node) {
-    PrepareRequest request;
-    request.kernel = &program_.node(node.id).kernel;
-    request.threads = program_.context().threads;
-    request.flags = program_.context().create_flags();
+  const PrepareRequest& request_for(const Node& node) {
+    PrepareRequest& request = program_.node(node.id).request;
+    if (request.kernel == nullptr) {
+      request.kernel = &program_.node(node.id).kernel;
+      request.threads = program_.context().threads;
+      request.flags = program_.context().create_flags();
+      request.inputs.resize(node.inputs.size());
+      for (const ValueId input : node.inputs)
+        request.constant_inputs.push_back(input != kNone && program_.placed().is_constant(input));
+      request.wanted_outputs = wanted_outputs(node);
+    }
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId input = node.inputs[i];
       const bool is_weight = request.kernel->is_weight(i);
-      request.inputs.push_back(input == kNone ? absent()
-                                              : (is_weight ? description(input) : shown(input)));
-      request.constant_inputs.push_back(input != kNone && program_.placed().is_constant(input));
+      request.inputs[i] =
+          input == kNone ? absent() : (is_weight ? description(input) : shown(input));
     }
-    request.wanted_outputs = wanted_outputs(node);
     return request;
   }
 
@@ -212,7 +219,7 @@ class Walk {
           auto made = std::make_shared<PreparedKernel>();
           made->said = prepare_kernel(request_for(node));
           made->outputs = states_of_outputs(node, made->said);
-          kept = {inputs_of(node), std::move(made)};
+          keep(kept, node, std::move(made));
         }
         for (std::size_t i = 0; i < node.outputs.size(); ++i) {
           if (node.outputs[i] != kNone) result_.values[node.outputs[i]] = kept.answer->outputs[i];

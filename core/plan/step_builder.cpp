@@ -157,7 +157,7 @@ int StepBuilder::input_slot(NodeId id, std::size_t index, const PrepareResult& p
   const ValueId value = graph_.node(id).inputs[index];
   if (value == kNone) return -1;
   const std::int32_t role = program_.node(id).kernel.input_role(index);
-  if (role == BP_INPUT_SHAPE_ONLY || prepared.ignored_inputs[index]) return shape_slot(value);
+  if (role == BP_INPUT_SHAPE_ONLY || prepared.inputs[index].is_ignored) return shape_slot(value);
   const bool on_host = role == BP_INPUT_HOST_VALUE || role == BP_INPUT_HOST_DATA;
   const int wanted = on_host ? kHostSpace : space;
   return slot_in(value, wanted, {"node '", graph_.node(id).name, "' reads it"});

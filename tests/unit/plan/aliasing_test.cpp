@@ -180,7 +180,7 @@ TEST(Views, StridedOnesNeedReadersThatTakeStrides) {
     View view({4, 2});
     view.plan.last().outputs[0].view_strides = Dims{4, 1};
     view.plan.read(view.y);
-    view.plan.last().strided_inputs[0] = takes;
+    view.plan.last().inputs[0].may_be_strided = takes;
     view.plan.find();
     EXPECT_EQ(view.plan.dropped(view.step), takes);
     EXPECT_EQ(view.plan[view.y].strides.has_value(), takes);
@@ -275,7 +275,7 @@ TEST(Inside, StridedDeniedWhereAnotherReaderWantsItDense) {
   for (const bool takes : {false, true}) {
     Concat concat({2, 4}, {2, 3}, 1, true);
     concat.plan.read(concat.a);
-    concat.plan.last().strided_inputs[0] = takes;
+    concat.plan.last().inputs[0].may_be_strided = takes;
     concat.plan.find();
     EXPECT_EQ(concat.granted(0), takes);
     EXPECT_TRUE(concat.granted(1));
@@ -375,7 +375,7 @@ TEST(Inside, StridedDeniedWhereTheMemoryHasOtherDimsToo) {
   const int a = plan.make({2, 4}, {flat});
   plan.last().outputs[0].may_be_strided = true;
   plan.last().outputs[0].in_place_of = 0;
-  plan.last().strided_inputs[0] = true;
+  plan.last().inputs[0].may_be_strided = true;
   const int b = plan.make({2, 1});
   plan.last().outputs[0].may_be_strided = true;
   const int y = plan.make({2, 5}, {a, b});

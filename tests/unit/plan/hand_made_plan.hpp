@@ -36,7 +36,7 @@ class Plan {
     made.input_state.resize(inputs.size());
     auto said = std::make_shared<PrepareResult>();
     PrepareResult& wishes = *said;
-    wishes.strided_inputs.resize(inputs.size());
+    wishes.inputs.resize(inputs.size());
     for (const int output : outputs) {
       OutputPlan plan;
       plan.kind = OutputPlan::Kind::Tensor;
