@@ -172,9 +172,10 @@ class Kinds(unittest.TestCase):
     """Of runs that are made quick."""
 
     def setUp(self):
-        few = mock.patch.object(_quick, "MOST_KINDS", 16)
-        few.start()
-        self.addCleanup(few.stop)
+        for bound in ("LEAST_KINDS", "MOST_KINDS"):
+            few = mock.patch.object(_quick, bound, 16)
+            few.start()
+            self.addCleanup(few.stop)
         self.session = InferenceSession(mlp())
         self.made = 0
 
@@ -193,6 +194,15 @@ class Kinds(unittest.TestCase):
     def test_of_shapes_that_never_stay_few_are_made(self):
         self.run_all([1 + i % 40 for i in range(2000)])
         self.assertLess(self.made, 130)
+
+    def test_of_a_small_model_more_stay(self):
+        with mock.patch.object(_quick, "MOST_KINDS", 24):
+            self.run_all([1 + i % 24 for i in range(300)])
+            self.assertEqual(self.made, 24)
+            with mock.patch.object(_quick, "MOST_NODES", 1):
+                self.session, self.made = InferenceSession(mlp()), 0
+                self.run_all([1 + i % 24 for i in range(60)])
+                self.assertEqual(self.made, 16)
 
     def test_those_that_serve_stay(self):
         self.run_all([1 + i % 16 for i in range(200)])

@@ -7,6 +7,7 @@ when an array comes that is another than the last one.
 
 from __future__ import annotations
 
+import json
 from ctypes import addressof, c_char
 from typing import Any, Dict, List, Optional, Set, Tuple
 
@@ -21,7 +22,8 @@ LENT_BYTES = 32 << 10  # from here on an input is not copied,
 MOST_LENT_BYTES = 4 << 20  # and from here on it would keep too much memory
 _NOTHING = (0, None)
 MOST_READY = 32  # of one kind of run, which is how many threads can do it this way
-MOST_KINDS = 64  # each of which keeps its plan
+LEAST_KINDS, MOST_KINDS = 64, 256  # that may be ready: each keeps its plan, of which MOST_NODES nodes may be kept
+MOST_NODES = 4096
 MOST_KEPT_BYTES = 64 << 20  # of the arrays of all kinds
 REST, LONGEST_REST = 64, 8192  # runs by name before new kinds are made, after all had to go
 _ALIGNMENT = 64
@@ -119,6 +121,7 @@ class ReadyRuns:
         self.paused = False
         self._hits = 0
         self._rest, self._next_rest = 0, REST
+        self._most_kinds: Optional[int] = None  # None: not asked yet
 
     def drop(self) -> None:
         """Forgets them, as do runs that go on now."""
@@ -172,11 +175,14 @@ class ReadyRuns:
         ready = self._kinds.get(kind)
         if ready is None:
             if kind not in self._seen:
-                if len(self._seen) >= 256:
+                if len(self._seen) >= 2 * MOST_KINDS:
                     self._seen.clear()
                 self._seen.add(kind)
                 return
-            if len(self._kinds) >= MOST_KINDS or self._bytes >= MOST_KEPT_BYTES:
+            if len(self._kinds) >= LEAST_KINDS and self._most_kinds is None:
+                nodes = json.loads(lib.text_from(lib.session_statistics, session))["nodes_on"]
+                self._most_kinds = min(max(MOST_NODES // max(sum(nodes.values()), 1), LEAST_KINDS), MOST_KINDS)
+            if len(self._kinds) >= (self._most_kinds or LEAST_KINDS) or self._bytes >= MOST_KEPT_BYTES:
                 self._make_room()
                 return
             ready = self._kinds[kind] = _Ready(_may_be_quick(list(feed.values()), results, names))
