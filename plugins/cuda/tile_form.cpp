@@ -48,17 +48,16 @@ std::string sums_of(std::int64_t columns) {
   return operands;
 }
 
-/// wgmma of 64 rows and so many columns.
-std::string multiply_words(const TileText& text, std::int64_t columns) {
+/// wgmma of 64 rows and so many columns, by the places of the sums, the two matrices and whether there are sums already.
+std::string product_words(const TileText& text, std::int64_t columns) {
   const std::int64_t count = columns / 2;
   std::string places;
   for (std::int64_t i = 0; i < count; ++i) places += sdk::message(i == 0 ? "" : ", ", '%', i);
   const char* const code = device_ops::type_code(text.type);
-  return sdk::message("asm volatile(\"{ .reg .pred p; setp.ne.b32 p, %", count + 2,
+  return sdk::message("\"{ .reg .pred p; setp.ne.b32 p, %", count + 2,
                       ", 0; wgmma.mma_async.sync.aligned.m64n", columns, "k16.f32.", code, '.',
                       code, " {", places, "}, %", count, ", %", count + 1, ", p, 1, 1, 0, ",
-                      text.is_apart ? 0 : 1, "; }\" : ", sums_of(columns),
-                      " : \"l\"(a), \"l\"(b), \"r\"(more))");
+                      text.is_apart ? 0 : 1, "; }\"");
 }
 
 /// About how many clocks a form takes: what its products take or what the cache gives in that time, and for each turn of tiles a beginning
@@ -124,10 +123,7 @@ std::string TileForm::source(const TileText& what) const {
   text.define("HAS_ADDEND", what.has_addend ? 1 : 0).define("PARTS", parts);
   text.define("RELU", "\"\"").define("ACTIVATED(v)", "(v)");
   if (what.epilogue == Epilogue::kGelu) text.define("ACTIVATE(s)", activated("(s)", what.epilogue));
-  text.define("MULTIPLY(d, a, b, more)", multiply_words(what, columns));
-  // Compilers take the sums for read and written there, and so leave them where products that go on have them.
-  text.define("HOLD(d)",
-              sdk::message("asm volatile(\"\" : ", sums_of(columns), " : : \"memory\")"));
+  text.define("PRODUCT", product_words(what, columns)).define("SUMS(d)", sums_of(columns));
   return text.add(common::kNeighbourWords)
       .add(common::kMatrixUnitWords)
       .add(common::kPairWords)

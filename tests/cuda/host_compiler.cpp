@@ -9,6 +9,7 @@
 
 #include "backplane/plugin.hpp"
 #include "plugins/common/device_ops/program_cache.hpp"
+#include "tests/cuda/warpgroups.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -108,11 +109,10 @@ extern "C" __attribute__((weak, visibility("hidden"))) char __start_host_words[]
 static void (*meet_others)(const void *place);
 SHARED_WORD void (*host_note)(const void *at, unsigned bytes, int kind);
 void (*host_note)(const void *at, unsigned bytes, int kind) = nullptr;
+SHARED_WORD OUR_OWN void *const *host_table = nullptr;
 SHARED_WORD void host_call(void **arguments);
 SHARED_WORD void host_meet(const void *place) {
-  const Place item = threadIdx;  // others run meanwhile
   meet_others(place);
-  threadIdx = item;
 }
 SHARED_WORD void __syncthreads() { host_meet(__builtin_return_address(0)); }
 // What a compiler puts before every access for its thread sanitizer.
@@ -132,11 +132,14 @@ extern "C" void host_sections(char **bounds) {
   bounds[1] = __stop_local_memory;
   bounds[2] = __start_host_words;
   bounds[3] = __stop_host_words;
+  bounds[4] = (char *)&blockIdx;
+  bounds[5] = (char *)&threadIdx;
 }
 extern "C" void host_item(const unsigned *group, const unsigned *item, const unsigned *size,
                           void **arguments, void (*meet)(const void *),
-                          void (*note)(const void *, unsigned, int)) {
+                          void (*note)(const void *, unsigned, int), void *const *words) {
   meet_others = meet;
+  host_table = words;
   host_note = note;
   blockIdx = {group[0], group[1], group[2]};
   threadIdx = {item[0], item[1], item[2]};
@@ -145,7 +148,7 @@ extern "C" void host_item(const unsigned *group, const unsigned *item, const uns
 }
 )text";
 
-/// The text without what is written in the device's own instructions: the other branch stands for it.
+/// The text without what is written in the device's own instructions: the other branch stands for it, or words that stand before all.
 std::string without_instructions(std::string source) {
   const std::string begin = "#ifdef __CUDACC__\n";
   for (std::size_t at = source.find(begin); at != std::string::npos;
@@ -214,7 +217,8 @@ std::string file_of(const std::string& text, const std::string& command, const c
 std::string host_library(const std::string& source) {
   const std::string compiler = BACKPLANE_TEST_COMPILER;
   static const std::string rest = file_of(kRest, compiler + kOptionsOfRest, ".o");
-  return file_of(kWords + without_instructions(source) + kCall,
+  const std::string words = kWords + (has_warpgroups(source) ? warpgroup_words() : "");
+  return file_of(words + without_instructions(source) + kCall,
                  sdk::message(compiler, kOptions, kWatch, rest, ' '), ".so");
 }
 

@@ -9,7 +9,8 @@ namespace backplane::cuda {
 
 /// Makes the stand-in compute what its kernels say, until its state is reset. Items of kernels with barriers
 /// take turns from one barrier to the next. A launch fails where a GPU might do otherwise: where items access memory without an order
-/// (memory_check.hpp), come to different barriers, or not to the shuffles of their neighbours, or declare too much local memory.
+/// (memory_check.hpp), come to different barriers, or not to the shuffles of their neighbours, declare too much local memory, or what is
+/// found of warpgroups (warpgroups.hpp).
 void run_kernels_on_host();
 
 /// Whether a launch sees what its items access. Not in a program with a sanitizer, which watches in its place.

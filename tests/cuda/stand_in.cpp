@@ -147,13 +147,33 @@ void check_boxes(const BoxedMatrices& m) {
   if (!is_taken) throw_cuda("describe", "CUDA_ERROR_INVALID_VALUE");
 }
 
-std::uint64_t number(std::int64_t value) { return static_cast<std::uint64_t>(value); }
-
 /// What kernels read here of a description is behind its first word, as a launch that waits keeps a word of each argument.
-BoxMap map_of(const std::array<std::uint64_t, 6>& numbers) {
-  static std::set<std::array<std::uint64_t, 6>> all;
+BoxMap map_of(const StandInBoxes& boxes) {
+  static std::map<std::array<std::int64_t, 19>, StandInBoxes> all;
+  const BoxedMatrices& m = boxes.matrices;
+  const BoxedPixels& p = boxes.pixels;
+  const std::array<std::int64_t, 19> numbers{static_cast<std::int64_t>(m.address),
+                                             m.columns,
+                                             m.rows,
+                                             m.matrices,
+                                             m.step,
+                                             m.matrix_step,
+                                             m.box_rows,
+                                             static_cast<std::int64_t>(p.address),
+                                             p.channels,
+                                             p.width,
+                                             p.height,
+                                             p.images,
+                                             p.lower[0],
+                                             p.lower[1],
+                                             p.upper[0],
+                                             p.upper[1],
+                                             p.stride[0],
+                                             p.stride[1],
+                                             p.box_pixels};
   BoxMap made;
-  made.words[0] = reinterpret_cast<std::uintptr_t>(all.insert(numbers).first->data());
+  made.words[0] =
+      reinterpret_cast<std::uintptr_t>(&all.insert_or_assign(numbers, boxes).first->second);
   return made;
 }
 
@@ -363,8 +383,7 @@ class StandInContext final : public Context {
   }
   BoxMap describe(const BoxedMatrices& matrices) override {
     check_boxes(matrices);
-    return map_of({matrices.address, number(matrices.columns), number(matrices.rows),
-                   number(matrices.matrices), number(matrices.step), number(matrices.matrix_step)});
+    return map_of({matrices, {}});
   }
   BoxMap describe_pixels(const BoxedPixels& pixels) override {
     check_boxes({pixels.address, pixels.type, pixels.channels, pixels.width * pixels.height,
@@ -377,24 +396,23 @@ class StandInContext final : public Context {
       if (pixels.stride[axis] < 1 || pixels.stride[axis] > 8)
         throw_cuda("describe", "CUDA_ERROR_INVALID_VALUE");
     }
-    return map_of({pixels.address, number(pixels.channels), number(pixels.width),
-                   number(pixels.height), number(pixels.images), 0});
+    return map_of({{}, pixels});
   }
-  void launch(FunctionHandle function, const Extent& groups, const Extent& group, std::uint32_t,
-              StreamHandle stream, void** arguments) override {
+  void launch(FunctionHandle function, const Extent& groups, const Extent& group,
+              std::uint32_t local_bytes, StreamHandle stream, void** arguments) override {
     stand_in().note("launch");
-    put_kernel(function, groups, group, stream, arguments);
+    put_kernel(function, groups, group, local_bytes, stream, arguments);
     stand_in().early.push_back(false);
   }
   bool launch_early(FunctionHandle function, const Extent& groups, const Extent& group,
-                    std::uint32_t, StreamHandle stream, void** arguments) override {
+                    std::uint32_t local_bytes, StreamHandle stream, void** arguments) override {
     stand_in().note(stand_in().takes_early_launches ? "launch" : "launch_early");
     if (!stand_in().takes_early_launches) return false;
     if (function->source.find(") { IN_TURN;") == std::string::npos)
       stand_in().misuses.emplace_back("a kernel begins early that does not wait");
     if (!stream->ends_with_kernel)
       stand_in().misuses.emplace_back("a kernel begins early behind what is none");
-    put_kernel(function, groups, group, stream, arguments);
+    put_kernel(function, groups, group, local_bytes, stream, arguments);
     stand_in().early.push_back(true);
     return true;
   }
@@ -440,22 +458,27 @@ class StandInContext final : public Context {
   }
 
  private:
+  static void run(const std::string& source, const Extent& groups, const Extent& group,
+                  std::uint32_t local_bytes, void** arguments) {
+    stand_in().local_bytes = local_bytes;
+    if (stand_in().kernel) stand_in().kernel(source, groups, group, arguments);
+  }
   static void put_kernel(FunctionHandle function, const Extent& groups, const Extent& group,
-                         StreamHandle stream, void** arguments) {
+                         std::uint32_t local_bytes, StreamHandle stream, void** arguments) {
     check_extent(groups, group);
     if (stream->captured == nullptr && stream->work.empty() && !stand_in().holds) {
       stream->ends_with_kernel = true;
-      if (stand_in().kernel) stand_in().kernel(function->source, groups, group, arguments);
+      run(function->source, groups, group, local_bytes, arguments);
       return;
     }
     // The driver copies the arguments; here all are words of 8 bytes.
     std::vector<std::uint64_t> words(count_arguments(function->source));
     for (std::size_t i = 0; i < words.size(); ++i) std::memcpy(&words[i], arguments[i], 8);
-    put_kernels(stream, [source = function->source, groups, group, words] {
+    put_kernels(stream, [source = function->source, groups, group, local_bytes, words] {
       std::vector<std::uint64_t> kept = words;
       std::vector<void*> pointers;
       for (std::uint64_t& word : kept) pointers.push_back(&word);
-      if (stand_in().kernel) stand_in().kernel(source, groups, group, pointers.data());
+      run(source, groups, group, local_bytes, pointers.data());
       return true;
     });
   }

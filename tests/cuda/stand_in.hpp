@@ -21,6 +21,12 @@ T* memory_at(Address address) {
   return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
+/// What the first word of a description points to here: of matrices, or of pixels where these have an address.
+struct StandInBoxes {
+  BoxedMatrices matrices;
+  BoxedPixels pixels;
+};
+
 /// One of several ways in which a library does its work.
 struct StandInWay {
   std::uint64_t takes_ns = 0;  ///< by the events' clock
@@ -61,6 +67,7 @@ struct StandInState {
   std::function<void(const std::string& source, const Extent& groups, const Extent& group,
                      void** arguments)>
       kernel;
+  std::uint32_t local_bytes = 0;  ///< that the launch asks for whose work is done
 
   /// Whether libraries compute; not where a test asks for what is prepared alone, and trials run large forms for it.
   bool libraries_compute = true;

@@ -1,4 +1,4 @@
-// Convolutions by tiles on warpgroups: what is computed where plain loops stand for the units, and for which forms.
+// Convolutions by tiles on warpgroups: what the kernel's text computes on the processor (warpgroups.hpp), and for which forms.
 #include "plugins/cuda/tile_convolutions.hpp"
 #include "tests/cuda/host_kernels.hpp"
 #include "tests/cuda/node_on_device.hpp"
@@ -84,11 +84,19 @@ class CudaTileConvolution : public CudaProcessTest {
           << i << ": " << form.key() << ": " << way_of(how);
     }
   }
-  static void expect_right(Device& device, const Layer& layer) {
-    for (const TileForm form :
-         {TileForm{64, 1, 1, 3}, TileForm{128, 2, 2, 1}, TileForm{64, 2, 1, 1, 2}})
+  void expect_right(Device& device, const Layer& layer) {
+    const TileSizes sizes = TileConvolution::of(layer.form(), device.traits())->sizes;
+    for (const TileForm form : {TileForm{64, 1, 1, 3}, TileForm{128, 2, 2, 1}})
       expect_right(device, layer, form);
+    constexpr std::array<TileForm, 3> kInParts{
+        {{64, 2, 1, 1, 2}, {128, 2, 2, 1, 4}, {64, 1, 1, 1, 2}}};
+    const TileForm form = kInParts[in_parts_++ % kInParts.size()];
+    ASSERT_TRUE(form.takes(sizes)) << layer.form().key();
+    expect_right(device, layer, form);
   }
+
+ private:
+  std::size_t in_parts_ = 0;
 };
 
 TEST_F(CudaTileConvolution, WindowsOfEveryKindAreRight) {
@@ -130,14 +138,14 @@ TEST_F(CudaTileConvolution, SinglePixelsAreAMatrixAsTheyLie) {
   pointwise.kernel = {1, 1};
   pointwise.begin = pointwise.end = {0, 0};
   pointwise.in = {13, 11};
-  pointwise.channels = 72;
+  pointwise.channels = 200;
   pointwise.filters = 40;
   pointwise.has_addend = true;
   EXPECT_FALSE(TileConvolution::of(pointwise.form(), device->traits())->text.has_pixels);
   expect_right(*device, pointwise);
   pointwise.stride = {2, 1};
   EXPECT_FALSE(TileConvolution::of(pointwise.form(), device->traits()));
-  pointwise.channels = 128;
+  pointwise.channels = 512;
   EXPECT_TRUE(TileConvolution::of(pointwise.form(), device->traits())->text.has_pixels);
   expect_right(*device, pointwise);
 }

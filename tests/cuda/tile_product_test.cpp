@@ -1,8 +1,9 @@
-// Products by tiles on warpgroups: what is computed where plain loops stand for the units, of every form, and when it is proposed.
+// Products by tiles on warpgroups: what the text computes on the processor (warpgroups.hpp), in all forms, and when it is proposed.
 #include "plugins/cuda/tile_products.hpp"
 #include "tests/cuda/host_kernels.hpp"
 #include "tests/cuda/node_on_device.hpp"
 #include "tests/cuda/product_case.hpp"
+#include "tests/cuda/warpgroups.hpp"
 
 namespace backplane::cuda {
 namespace {
@@ -15,12 +16,39 @@ std::optional<TileProduct> tiled(const ProductCase& each) {
 
 class CudaTileProduct : public CudaProcessTest {
  protected:
-  static void expect_right(Device& device, const ProductCase& each) {
+  /// By three forms each time, so that after some cases all have had their turn.
+  void expect_right(Device& device, const ProductCase& each) {
+    constexpr std::array<TileForm, 9> kWhole{{{64, 1, 1, 3},
+                                              {192, 2, 1, 1},
+                                              {64, 2, 1, 2},
+                                              {128, 2, 2, 1},
+                                              {64, 1, 1, 1},
+                                              {256, 2, 1, 1},
+                                              {128, 1, 1, 1},
+                                              {64, 2, 1, 1},
+                                              {128, 2, 1, 1}}};
+    constexpr std::array<TileForm, 7> kInParts{{{64, 1, 1, 1, 8},
+                                                {128, 2, 2, 1, 8},
+                                                {192, 2, 1, 1, 2},
+                                                {64, 2, 1, 1, 4},
+                                                {256, 2, 1, 1, 4},
+                                                {64, 1, 1, 3, 2},
+                                                {128, 1, 1, 1, 8}}};
     ASSERT_TRUE(tiled(each)) << each.text();
-    for (const TileForm form :
-         {TileForm{64, 1, 1, 3}, TileForm{192, 2, 1, 1}, TileForm{64, 1, 1, 1, 8}})
+    for (int i = 0; i < 2; ++i) {
+      const TileForm form = kWhole[whole_++ % kWhole.size()];
       expect_product(device, each, to_algorithm(form), way_of(form), true);
+    }
+    const TileForm form = kInParts[in_parts_++ % kInParts.size()];
+    constexpr std::int64_t kStep = 64, kCut = 24;
+    ProductCase deep = each;
+    deep.depth = std::max(deep.depth, 2 * form.parts * kStep - kCut);
+    ASSERT_TRUE(form.takes(tiled(deep)->sizes));
+    expect_product(device, deep, to_algorithm(form), way_of(form), true);
   }
+
+ private:
+  std::size_t whole_ = 0, in_parts_ = 0;
 };
 
 TEST_F(CudaTileProduct, EveryTypeOrderAndSizeIsRight) {
@@ -43,6 +71,29 @@ TEST_F(CudaTileProduct, EveryTypeOrderAndSizeIsRight) {
       }
     }
   }
+}
+
+TEST_F(CudaTileProduct, GroupsGoOnFromTileToTileAndFromStageToStage) {
+  run_kernels_on_host();
+  const std::unique_ptr<Device> device = new_process();
+  ProductCase each;
+  each.rows = 260;
+  each.columns = 200;
+  each.depth = 136;
+  each.has_addend = true;
+  each.has_bias = true;
+  for (const bool is_apart : {false, true}) {
+    each.is_apart = is_apart;
+    // Of 20 and of 6 tiles, on four multiprocessors.
+    for (const TileForm form : {TileForm{64, 1, 1, 1}, TileForm{128, 2, 1, 1}})
+      expect_product(*device, each, to_algorithm(form), way_of(form), true);
+    each.has_addend = false;
+  }
+  each.rows = 100;
+  each.columns = 24;
+  each.depth = 1096;  // 18 steps, of which there is room for eight at most
+  for (const TileForm form : {TileForm{64, 1, 1, 1}, TileForm{128, 2, 2, 1}})
+    expect_product(*device, each, to_algorithm(form), way_of(form), true);
 }
 
 TEST_F(CudaTileProduct, WhatComesAfterTheSumIsDoneOfEveryMatrix) {
@@ -112,6 +163,36 @@ TEST_F(CudaTileProduct, OnlyConstantWeightsComeBeforeTheTurn) {
   }
   device->context().destroy_stream(stream);
   EXPECT_EQ(told, (std::vector<std::int32_t>{1, 0}));
+}
+
+TEST_F(CudaTileProduct, BeforeTheTurnConstantWeightsAloneAreRead) {
+  run_kernels_on_host();
+  const std::unique_ptr<Device> device = new_process();
+  const ProductCase each{.rows = 130, .depth = 1000, .columns = 72};
+  const Elements a(each.type, 130 * 1000, 0, 1), b(each.type, 1000 * 72, 0, 2),
+      y(each.type, 130 * 72, 0, 3);
+  const StreamHandle stream = device->context().create_stream();
+  PlainQueue queue(device->context(), stream);
+  for (const TileForm form : {TileForm{64, 1, 1, 1}, TileForm{64, 1, 1, 1, 8}}) {
+    for (const bool is_constant : {true, false}) {
+      GroupMemory::before_turn().clear();
+      ProductAddresses at{b.address(), a.address(), y.address(), y.address()};
+      at.a_is_constant = is_constant;
+      device->products()
+          .library()
+          .prepare(library_form(each), to_algorithm(form), 1, 0)
+          ->enqueue(queue, at);
+      EXPECT_EQ(GroupMemory::before_turn(),
+                is_constant ? std::set<Address>{b.address()} : std::set<Address>{});
+      for (const std::int64_t i : {std::int64_t{0}, y.count() - 1}) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < each.depth; ++k)
+          sum += a.made(i / 72 * each.depth + k) * b.made(k * 72 + i % 72);
+        EXPECT_NEAR(y.now(i), sum, 0.02) << way_of(form);
+      }
+    }
+  }
+  device->context().destroy_stream(stream);
 }
 
 TEST_F(CudaTileProduct, PartsOfTheDepthAreWholeStepsAndOneAtLeast) {

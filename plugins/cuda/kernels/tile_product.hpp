@@ -7,7 +7,7 @@ namespace backplane::cuda {
 /// The copies of boxes and the products of warpgroups, as the PTX ISA has them:
 /// https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-cp-async-bulk-tensor
 /// https://docs.nvidia.com/cuda/parallel-thread-execution/#asynchronous-warpgroup-level-matrix-instructions
-/// What stands for them where there is no device reads a matrix as the description has it that is made there.
+/// Where there is no device, who runs the text gives the same words (tests/cuda/warpgroups.hpp): all that follows is one text for both.
 inline constexpr char kTileWords[] = R"kernel(
 #define DEPTH 64
 #ifdef __CUDACC__
@@ -20,9 +20,11 @@ FUNCTION u32 local_address(const void *p) {
   asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(made) : "l"(p));
   return made;
 }
+#define LOCAL_MEMORY(name) extern __shared__ __align__(1024) u8 name[]
 FUNCTION void begin_barrier(u32 barrier, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
+FUNCTION void show_barriers(void) { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 FUNCTION void expect_bytes(u32 barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
@@ -55,16 +57,50 @@ FUNCTION void store_box(const Boxes *to, int x, int y, int z, u32 from) {
                "r"(from)
                : "memory");
 }
-FUNCTION void wait_for_stores_to_have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-// A matrix in local memory whose lines of 128 bytes are swizzled, by the bytes from one part to the next.
-FUNCTION u64 matrix_at(u32 at, u32 leading, u32 stride) {
-  return (u64)((at & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | (u64)1 << 62;
-}
+// What an item has put into local memory, the copies that come later see.
+FUNCTION void show_to_copies(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+FUNCTION void commit_stores(void) { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+FUNCTION void wait_for_stores(void) { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+FUNCTION void wait_for_stores_to_have_read(void) { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 FUNCTION void meet_team(int team) { asm volatile("bar.sync %0, 128;" ::"r"(team) : "memory"); }
+// Items of several teams.
+FUNCTION void meet_teams(int items) { asm volatile("bar.sync 15, %0;" ::"r"(items) : "memory"); }
+FUNCTION void reach_cluster(void) { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+FUNCTION void await_cluster(void) { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 FUNCTION u32 local_word(u32 at) {
   u32 made;
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(made) : "r"(at) : "memory");
   return made;
+}
+FUNCTION void set_local_word(u32 at, u32 word) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(word) : "memory"); }
+FUNCTION void set_local_sums(u32 at, float first, float second) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(first), "f"(second) : "memory");
+}
+// Of a group of the cluster.
+FUNCTION float4 sums_of(u32 at, int part) {
+  float4 made;
+  asm volatile("{ .reg .u32 t; mapa.shared::cluster.u32 t, %4, %5; ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [t]; }"
+               : "=f"(made.x), "=f"(made.y), "=f"(made.z), "=f"(made.w)
+               : "r"(at), "r"(part)
+               : "memory");
+  return made;
+}
+// Of a team's items together. Compilers take the sums for read and written at HOLD, and so leave them where products that go on have them.
+#define MULTIPLY(d, a, b, more) asm volatile(PRODUCT : SUMS(d) : "l"(a), "l"(b), "r"(more))
+#define HOLD(d) asm volatile("" : SUMS(d) : : "memory")
+FUNCTION void order_sums(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+FUNCTION void commit_products(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+#define AWAIT_PRODUCTS(but) asm volatile("wgmma.wait_group.sync.aligned " TEXT(but) ";" ::: "memory")
+#define HAVE_FEW_REGISTERS asm volatile("setmaxnreg.dec.sync.aligned.u32 " TEXT(FEW_REGISTERS) ";")
+#define HAVE_MANY_REGISTERS asm volatile("setmaxnreg.inc.sync.aligned.u32 " TEXT(MANY_REGISTERS) ";")
+#define BEGIN_NEXT asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#define WAIT_FOR_TURN asm volatile("griddepcontrol.wait;" ::: "memory")
+#else
+// The words of who runs the text stand before it.
+#endif
+// A matrix in local memory whose lines of 128 bytes are swizzled, by the bytes from one part to the next.
+FUNCTION u64 matrix_at(u32 at, u32 leading, u32 stride) {
+  return (u64)((at & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | (u64)1 << 62;
 }
 // Of a word of two elements.
 FUNCTION float low_of(u32 word) {
@@ -75,27 +111,6 @@ FUNCTION float high_of(u32 word) {
   u16 parts[1] = {(u16)(word >> 16)};
   return LOAD(T, parts, 0);
 }
-FUNCTION void set_local_word(u32 at, u32 word) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(word) : "memory"); }
-#else
-#define BOXES(x) u64 x
-// An element, by the address, the elements of a line, the lines, the matrices, and the elements from a line and a matrix to the next.
-FUNCTION GLOBAL u16 *place_in(u64 boxes, i64 x, i64 y, i64 z) {
-  GLOBAL const u64 *is = (GLOBAL const u64 *)boxes;
-  if (x >= (i64)is[1] || y >= (i64)is[2] || z >= (i64)is[3]) return 0;
-  return (GLOBAL u16 *)is[0] + x + y * (i64)is[4] + z * (i64)is[5];
-}
-FUNCTION float element_in(u64 boxes, i64 x, i64 y, i64 z) {
-  GLOBAL const u16 *at = place_in(boxes, x, y, z);
-  return at ? LOAD(T, at, 0) : 0.0f;
-}
-// A channel of a pixel, by the address, the channels, the width, the height and the images.
-FUNCTION float channel_in(u64 pixels, i64 c, i64 x, i64 y, i64 n) {
-  GLOBAL const u64 *is = (GLOBAL const u64 *)pixels;
-  i64 width = (i64)is[2], height = (i64)is[3];
-  if (x < 0 || x >= width || y < 0 || y >= height || n >= (i64)is[4]) return 0.0f;
-  return LOAD(T, (GLOBAL const u16 *)is[0], ((n * height + y) * width + x) * (i64)is[1] + c);
-}
-#endif
 // The tiles of a product: of so many matrices, and how many groups, or clusters of PARTS groups, share them. Of the depth a group has what
 // lies from `from` on and before `to`.
 typedef struct {
@@ -140,12 +155,9 @@ inline constexpr char kTileProduct[] = R"kernel(
 #define B_BYTES (COLUMNS * 128)
 #define STAGE_BYTES (A_BYTES + B_BYTES)
 #define GROUP (128 * (TEAMS + 1))
-#ifdef __CUDACC__
 // The turn comes later: until then nothing is touched that other kernels make.
 #undef IN_TURN
 #define IN_TURN
-#define BEGIN_NEXT asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
-#define WAIT_FOR_TURN asm volatile("griddepcontrol.wait;" ::: "memory")
 #undef KERNEL
 #if PARTS == 1
 #define CLUSTER
@@ -177,8 +189,8 @@ INLINED void begin_barriers(Stages s, u32 addends) {
     begin_barrier(s.empty + i * 8, TEAMS * 4);
   }
   for (int i = 0; i < TEAMS; ++i) begin_barrier(addends + i * 8, 1);
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  show_barriers();
+  show_to_copies();
 }
 
 INLINED void load_right(const Boxes *b, int k, int column, int z, u32 at, u32 barrier) {
@@ -234,7 +246,7 @@ INLINED void load_tiles(const Boxes *a, const Boxes *b, Tiles t, Pixels p, int g
 // A step of the depth, for a team's rows. The products go on when this ends.
 INLINED void begin_products(float (*sums)[COLUMNS / 2], u32 at, int mine, int is_first) {
   UNROLL for (int r = 0; r < BLOCKS_OF_ROWS; ++r) HOLD(sums[r]);
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  order_sums();
   UNROLL for (int i = 0; i < DEPTH / 16; ++i) {
     int adds = !is_first || i > 0;
 #if APART
@@ -245,7 +257,7 @@ INLINED void begin_products(float (*sums)[COLUMNS / 2], u32 at, int mine, int is
     UNROLL for (int r = 0; r < BLOCKS_OF_ROWS; ++r)
       MULTIPLY(sums[r], matrix_at(at + (mine * BLOCKS_OF_ROWS + r) * BLOCK_BYTES + i * 32, 16, 1024), right, adds);
   }
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  commit_products();
 }
 
 INLINED Stages multiply(float (*sums)[COLUMNS / 2], Stages s, Tiles t, int mine, int lane) {
@@ -253,12 +265,12 @@ INLINED Stages multiply(float (*sums)[COLUMNS / 2], Stages s, Tiles t, int mine,
   for (int k = t.from; k < t.to; k += DEPTH, s = next_stage(s)) {
     await(full_barrier(s), s.parity);
     begin_products(sums, stage_at(s), mine, k == t.from);
-    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+    AWAIT_PRODUCTS(1);
     // What the step before read is free: only this step's products may still go on.
     if (k > t.from && lane == 0) arrive(last);
     last = empty_barrier(s);
   }
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  AWAIT_PRODUCTS(0);
   UNROLL for (int r = 0; r < BLOCKS_OF_ROWS; ++r) HOLD(sums[r]);
   if (lane == 0) arrive(last);
   return s;
@@ -313,7 +325,7 @@ INLINED void store_tile(const Boxes *y, u32 made, int columns, int column, int r
     int at = column + i % BLOCKS * 64;
     if (at < columns) store_box(y, at, row + i / BLOCKS * 64, z, made + i * BLOCK_BYTES);
   }
-  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+  commit_stores();
 }
 
 #if PARTS == 1
@@ -343,29 +355,11 @@ INLINED void compute_tiles(const Boxes *c, const Boxes *y, const u8 *bias, Tiles
       meet_team(mine + 1);
     }
     put_sums(sums, biases, made, warp, lane, after);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    show_to_copies();
     meet_team(mine + 1);
     if (is_first) store_tile(y, made, t.columns, column, row, z);
   }
-  if (is_first) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-}
-#endif
-#else
-// A result as the definition has it, but for the bias.
-FUNCTION float plain_result(u64 a, u64 b, u64 c, Tiles t, Pixels p, int column, int row, int z, int a_moves, int b_moves, After after) {
-  float sum = 0.0f;
-  for (int k = 0; k < t.depth; ++k) {
-#if PIXELS
-    int tap = k / p.channels, v = row % p.of_image / p.width * p.stride_y - p.top + tap / p.taps_across * p.dilation_y;
-    int u = row % p.of_image % p.width * p.stride_x - p.left + tap % p.taps_across * p.dilation_x;
-    float left = channel_in(a, k % p.channels, u, v, row / p.of_image);
-#else
-    float left = element_in(a, k, row, z * a_moves);
-#endif
-    sum += left * (APART ? element_in(b, k, column, z * b_moves) : element_in(b, column, k, z * b_moves));
-  }
-  sum *= after.factor;
-  return HAS_ADDEND ? sum + element_in(c, column, row, z) * after.addend_factor : sum;
+  if (is_first) wait_for_stores();
 }
 #endif
 )kernel";
@@ -383,23 +377,6 @@ inline constexpr char kTileParts[] = R"kernel(
 #define ITEM_UNITS ((UNITS + ITEMS - 1) / ITEMS)
 // Of sums in local memory: so that what eight lines have at the same columns lies in as many banks.
 #define LINE_BYTES (COLUMNS * 4 + 32)
-#ifdef __CUDACC__
-FUNCTION void meet_teams(void) { asm volatile("bar.sync 15, %0;" ::"r"(ITEMS) : "memory"); }
-FUNCTION void reach_cluster(void) { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-FUNCTION void await_cluster(void) { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-FUNCTION void set_local_sums(u32 at, float first, float second) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(first), "f"(second) : "memory");
-}
-// Of a group of the cluster.
-FUNCTION float4 sums_of(u32 at, int part) {
-  float4 made;
-  asm volatile("{ .reg .u32 t; mapa.shared::cluster.u32 t, %4, %5; ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [t]; }"
-               : "=f"(made.x), "=f"(made.y), "=f"(made.z), "=f"(made.w)
-               : "r"(at), "r"(part)
-               : "memory");
-  return made;
-}
-
 INLINED void share_sums(float (*sums)[COLUMNS / 2], u32 shared, int mine, int warp, int lane) {
   UNROLL for (int h = 0; h < 2 * BLOCKS_OF_ROWS; ++h) {
     u32 line = shared + ((mine * BLOCKS_OF_ROWS + h / 2) * 64 + warp * 16 + lane / 4 + h % 2 * 8) * LINE_BYTES + lane % 4 * 8;
@@ -447,7 +424,7 @@ INLINED void compute_tiles(const Boxes *c, const Boxes *y, const u8 *bias, Tiles
     biases[i / 4][i % 4] = bias_at(bias, column + (unit + i / 4 * ITEMS) % (COLUMNS / 8) * 8 + i % 4 * 2, z, t, after);
   float sums[BLOCKS_OF_ROWS][COLUMNS / 2];
   multiply(sums, s, t, mine, lane);
-  if (TEAMS > 1) meet_teams();  // Of the stages, which the sums are put into, all have read.
+  if (TEAMS > 1) meet_teams(ITEMS);  // Of the stages, which the sums are put into, all have read.
   share_sums(sums, s.at, mine, warp, lane);
   reach_cluster();
   if (HAS_ADDEND) await(addend, 0);
@@ -459,16 +436,16 @@ INLINED void compute_tiles(const Boxes *c, const Boxes *y, const u8 *bias, Tiles
   }
   __syncwarp();
   reach_cluster();
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  meet_teams();
+  show_to_copies();
+  meet_teams(ITEMS);
   if (item == 128) {
     for (int i = 0; i < BLOCKS && column + i * 64 < t.columns; ++i) store_box(y, column + i * 64, row, z, made + i * SLICE_BYTES);
-    asm volatile("cp.async.bulk.commit_group;\n cp.async.bulk.wait_group 0;" ::: "memory");
+    commit_stores();
+    wait_for_stores();
   }
   __syncwarp();
   await_cluster();  // A group's memory is there until all have read it.
 }
-#endif
 #endif
 )kernel";
 
@@ -483,8 +460,7 @@ KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int
   Tiles whole = {columns, depth, row_tiles, column_tiles, tiles, groups, by_columns, 0, depth}, t = part_of(whole, part);
   After after = {bias_step, has_bias, has_relu, factor, addend_factor};
   Pixels p = {pixels, out_pixels, out_width, channels, taps_across, stride_y, stride_x, top, left, dilation_y, dilation_x};
-#ifdef __CUDACC__
-  extern __shared__ __align__(1024) u8 memory[];
+  LOCAL_MEMORY(memory);
   LOCAL u64 full[STAGES], empty[STAGES], addends[TEAMS];
   int item = (int)LOCAL_ID(0), team = __shfl_sync(0xffffffffu, item / 128, 0);
   Stages s = {(local_address(memory) + 1023) & ~1023u, local_address(full), local_address(empty), 0, 0};
@@ -493,7 +469,7 @@ KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int
   BARRIER;
   BEGIN_NEXT;
   if (team == 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 " TEXT(FEW_REGISTERS) ";");
+    HAVE_FEW_REGISTERS;
     if (item == 0) {
       int ahead = b_is_constant ? load_ahead(&b, t, group, b_moves, s) : 0;
       WAIT_FOR_TURN;
@@ -501,26 +477,9 @@ KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int
     }
     return;
   }
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 " TEXT(MANY_REGISTERS) ";");
+  HAVE_MANY_REGISTERS;
   WAIT_FOR_TURN;
   compute_tiles(&c, &y, (const u8 *)bias, t, after, group, part, item, s, local_address(addends));
-#else
-  for (int tile = group; tile < tiles; tile += groups) {
-    int z = matrix_of(tile, t), first = part * (ROWS / PARTS);
-    for (int i = (int)LOCAL_ID(0); i < ROWS / PARTS * COLUMNS; i += GROUP) {
-      int column = column_of(tile, t) + i % COLUMNS, row = row_of(tile, t) + first + i / COLUMNS;
-      GLOBAL u16 *result = place_in(y, column, row, z);
-      if (!result) continue;
-      float sum = plain_result(a, b, c, t, p, column, row, z, a_moves, b_moves, after);
-      if (has_bias) sum += LOAD(T, bias, (i64)z * bias_step + column);
-      STORE(T, result, 0, relu_of(sum, after));
-#ifdef ACTIVATE
-      sum = LOAD(T, result, 0);
-      STORE(T, result, 0, ACTIVATE(sum));
-#endif
-    }
-  }
-#endif
 }
 )kernel";
 
