@@ -49,7 +49,7 @@ class MappedFile {
   struct Identity {
     std::uint64_t device = 0, inode = 0;
     std::int64_t size = 0, seconds = 0, nanoseconds = 0;
-    auto operator<=>(const Identity&) const = default;
+    auto operator<=>(const Identity&) const = default;  // NOLINT(modernize-use-nullptr): of its 0
   };
   struct Mapped;
   static Mapped& mapped();

@@ -44,6 +44,19 @@ std::string read_text(const fs::path& path) {
   return content;
 }
 
+/// Behind the quoted text that begins at `i`; counts its lines.
+std::size_t end_of_quoted(const std::string& content, std::size_t i, int& line) {
+  const char c = content[i];
+  const std::string triple(3, c),
+      quote = content.compare(i, 3, triple) == 0 ? triple : triple.substr(2);
+  for (i += quote.size(); i < content.size() && content.compare(i, quote.size(), quote) != 0; ++i) {
+    if (content[i] == '\n') ++line;
+    if (content[i] == '\n' && quote.size() == 1) break;  // the parser will say that it has no end
+    if (content[i] == '\\' && c == '"') ++i;
+  }
+  return i + quote.size();
+}
+
 /// Refuses keys of many parts: the parser nests tables as deep as there are parts, and frees them call within call.
 void check_keys(const std::string& content, const fs::path& path) {
   int line = 1, parts = 1;
@@ -54,16 +67,7 @@ void check_keys(const std::string& content, const fs::path& path) {
       continue;
     }
     if (c == '"' || c == '\'') {  // may be a part
-      const std::string triple(3, c),
-          quote = content.compare(i, 3, triple) == 0 ? triple : triple.substr(2);
-      for (i += quote.size(); i < content.size() && content.compare(i, quote.size(), quote) != 0;
-           ++i) {
-        if (content[i] == '\n') ++line;
-        if (content[i] == '\n' && quote.size() == 1)
-          break;  // the parser will say that it has no end
-        if (content[i] == '\\' && c == '"') ++i;
-      }
-      i += quote.size();
+      i = end_of_quoted(content, i, line);
       continue;
     }
     if (c == '.') ++parts;

@@ -197,6 +197,13 @@ class GraphVerifier {
            graph_.value_names_.size());
   }
 
+  /// That a value is marked as what it stands among.
+  void verify_mark(const Value& value, bool stands, bool is_marked, const char* word) const {
+    if (is_marked == stands) return;
+    fail(described(value), is_marked ? " is no longer" : " stands", " among the ", word,
+         "s, but is_", word, " is ", is_marked ? "set" : "not set");
+  }
+
   /// Inputs, outputs, initializers.
   void verify_border() const {
     PerValue<int> as_input(graph_.value_count()), as_output(graph_.value_count()),
@@ -206,12 +213,8 @@ class GraphVerifier {
     for (const ValueId id : graph_.initializers) ++as_initializer[id];
     for_each_value([&](const Value& value) {
       if (as_input[value.id] > 1) fail(described(value), " stands twice among the inputs");
-      if (value.is_input != (as_input[value.id] > 0))
-        fail(described(value), value.is_input ? " is no longer" : " stands",
-             " among the inputs, but is_input is ", value.is_input ? "set" : "not set");
-      if (value.is_output != (as_output[value.id] > 0))
-        fail(described(value), value.is_output ? " is no longer" : " stands",
-             " among the outputs, but is_output is ", value.is_output ? "set" : "not set");
+      verify_mark(value, as_input[value.id] > 0, value.is_input, "input");
+      verify_mark(value, as_output[value.id] > 0, value.is_output, "output");
       if (as_initializer[value.id] > 1)
         fail(described(value), " stands twice among the initializers");
       if (as_initializer[value.id] > 0 && value.constant == nullptr)
@@ -230,17 +233,7 @@ class GraphVerifier {
           if (id != kNone) ++reads[id];
         }
       }
-      for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-        if (node.outputs[i] == kNone) continue;
-        const Value& output = graph_.value(node.outputs[i]);
-        if (output.producer == node.id && output.producer_output == static_cast<std::int32_t>(i))
-          continue;
-        fail(described(node), " makes ", described(output), " as its output ", i,
-             ", which says that its maker is ",
-             output.producer == kNone ? std::string("nobody")
-                                      : text(described(graph_.node(output.producer)),
-                                             ", by its output ", output.producer_output));
-      }
+      verify_outputs(node);
     });
     for_each_value([&](const Value& value) {
       verify_producer(value);
@@ -252,6 +245,20 @@ class GraphVerifier {
                  ? std::string()
                  : text(", the first by ", described(graph_.node(value.uses.front().node))));
     });
+  }
+
+  void verify_outputs(const Node& node) const {
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] == kNone) continue;
+      const Value& output = graph_.value(node.outputs[i]);
+      if (output.producer == node.id && output.producer_output == static_cast<std::int32_t>(i))
+        continue;
+      fail(described(node), " makes ", described(output), " as its output ", i,
+           ", which says that its maker is ",
+           output.producer == kNone ? std::string("nobody")
+                                    : text(described(graph_.node(output.producer)),
+                                           ", by its output ", output.producer_output));
+    }
   }
 
   void verify_producer(const Value& value) const {

@@ -320,12 +320,13 @@ void Environment::append_listed(DeviceSet& set, const SessionOptions& options,
   std::optional<Error> first;
   std::vector<std::string> unopened;
   std::string opened;
+  const auto is_insisted_on = [&](const ProviderChoice& choice) {
+    return is_auto ? insists || has_rule_for(options, choice.name) : !choice.optional;
+  };
   for (const ProviderChoice& choice : choices) {
     std::optional<Error> error;
     if (choice.left_out.empty()) {
-      const bool is_insisted_on =
-          is_auto ? insists || has_rule_for(options, choice.name) : !choice.optional;
-      error = try_append(set, options, choice, is_insisted_on);
+      error = try_append(set, options, choice, is_insisted_on(choice));
       if (!error) {
         opened += (opened.empty() ? "" : ",") + choice.name;
         continue;

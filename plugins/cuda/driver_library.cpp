@@ -136,6 +136,11 @@ class Functions {
 constexpr cuuint64_t kBoxedBytes = 2;
 constexpr cuuint32_t kBoxLine = 64;
 
+/// What the driver calls a matrix by.
+void* start_of(Address address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
 CUtensorMapDataType boxed_type(sdk::DataType type) {
   return type == sdk::DataType::Float16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                         : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
@@ -493,9 +498,9 @@ class LibraryContext final : public Context {
     const cuuint32_t box[] = {kBoxLine, matrices.box_rows, 1}, each[] = {1, 1, 1};
     CUtensorMap map{};
     CUDA_CALL(cuTensorMapEncodeTiled, &map, boxed_type(matrices.type), 3,
-              reinterpret_cast<void*>(matrices.address), dims, steps, box, each,
-              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-              CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+              start_of(matrices.address), dims, steps, box, each, CU_TENSOR_MAP_INTERLEAVE_NONE,
+              CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return words_of(map);
   }
   BoxMap describe_pixels(const BoxedPixels& pixels) override {
@@ -507,11 +512,10 @@ class LibraryContext final : public Context {
     for (std::size_t axis = 0; axis < 3; ++axis) steps[axis] = step *= dims[axis];
     const cuuint32_t each[] = {1, pixels.stride[0], pixels.stride[1], 1};
     CUtensorMap map{};
-    CUDA_CALL(cuTensorMapEncodeIm2col, &map, boxed_type(pixels.type), 4,
-              reinterpret_cast<void*>(pixels.address), dims, steps, pixels.lower.data(),
-              pixels.upper.data(), kBoxLine, pixels.box_pixels, each, CU_TENSOR_MAP_INTERLEAVE_NONE,
-              CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    CUDA_CALL(cuTensorMapEncodeIm2col, &map, boxed_type(pixels.type), 4, start_of(pixels.address),
+              dims, steps, pixels.lower.data(), pixels.upper.data(), kBoxLine, pixels.box_pixels,
+              each, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+              CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return words_of(map);
   }
   void launch(FunctionHandle function, const Extent& groups, const Extent& group,

@@ -350,7 +350,8 @@ TEST(ControlFlow, T4PlansOfTurnsBecomeThoseOfLaterOnes) {
     })");
   constexpr std::int64_t kTurns = 400;  // more than there are plans
   const Values feeds{{"m", int64s({}, {kTurns})}, {"x", floats({500}, std::vector<float>(500, 1))}};
-  const std::vector<float> sums{kTurns * (kTurns - 1) / 2};
+  constexpr std::int64_t kSum = kTurns * (kTurns - 1) / 2;
+  const std::vector<float> sums{static_cast<float>(kSum)};
   for (int run = 0; run < 2; ++run) {
     EXPECT_EQ(floats_of(*session.run(feeds).at("y")), sums);
     const std::shared_ptr<Generation> body = first_body(session.core());

@@ -322,16 +322,14 @@ TEST_F(CudaAttention, APartOfTheKeysThatARowDoesNotSeeLeavesTheOthersAsTheyAre) 
   constexpr float kNone = -std::numeric_limits<float>::infinity(), kLowest = -65504;
   AttentionCase each{{1, 1, 17, 16}, {1, 1, 130, 16}, {1, 1, 130, 16}, {17, 130}};
   // Nothing; what one of four warps has, or has at last; the lowest number everywhere, and with it before what counts.
+  const auto masked = [](std::int64_t i, std::int64_t j) {
+    const bool is_of_one = j / 16 % 4 == 2;
+    const float first[] = {kNone, is_of_one ? 0.5f : kNone, j == 129 ? 0 : kNone, kLowest,
+                           is_of_one ? 0 : kLowest};
+    return i < 5 ? first[i] : static_cast<float>((i + j) % 3);
+  };
   for (std::int64_t i = 0; i < 17; ++i) {
-    for (std::int64_t j = 0; j < 130; ++j) {
-      const bool is_of_one = j / 16 % 4 == 2;
-      each.masked.push_back(i == 0   ? kNone
-                            : i == 1 ? is_of_one ? 0.5f : kNone
-                            : i == 2 ? j == 129 ? 0 : kNone
-                            : i == 3 ? kLowest
-                            : i == 4 ? is_of_one ? 0 : kLowest
-                                     : static_cast<float>((i + j) % 3));
-    }
+    for (std::int64_t j = 0; j < 130; ++j) each.masked.push_back(masked(i, j));
   }
   // Of one part, and of four.
   for (const int multiprocessors : {1, 132}) {

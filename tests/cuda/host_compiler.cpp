@@ -190,7 +190,7 @@ void remove_old(const fs::path& folder) {
 /// processes that want the same kernels.
 std::string file_of(const std::string& text, const std::string& command, const char* extension) {
   static const fs::path folder = [] {
-    const fs::path made = BACKPLANE_TEST_KERNELS;
+    fs::path made = BACKPLANE_TEST_KERNELS;
     fs::create_directories(made);
     remove_old(made);
     return made;

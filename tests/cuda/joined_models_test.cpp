@@ -217,7 +217,7 @@ std::string packed_product(GraphWriter& g, Random& random, const std::string& x,
       form.has_zeros ? bytes({form.columns, (blocks * form.bits + 7) / 8}) : "", ""};
   if (form.has_bias) inputs.push_back(g.constant(random.tensor(form.type, {form.columns}, -1, 1)));
   while (inputs.back().empty()) inputs.pop_back();
-  const std::string y = g.node(
+  std::string y = g.node(
       "MatMulNBits", inputs,
       {{"K", form.depth}, {"N", form.columns}, {"bits", form.bits}, {"block_size", form.block}});
   g.last().domain = "com.microsoft";

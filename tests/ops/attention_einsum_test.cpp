@@ -53,30 +53,59 @@ std::string turned(std::string letters) {
   return letters;
 }
 
+/// Operands by their letters; `narrow` ones have one element.
+class Operands {
+ public:
+  Operands(GraphWriter& g, Random& random, const Writing& w, const LetterSizes& size)
+      : g_(g), random_(random), w_(w), size_(size) {}
+
+  std::string feed(const std::string& letters, const std::string& narrow = "") const {
+    if (!w_.is_turned || letters.size() != 4)
+      return g_.feed(random_.tensor(w_.type, size_(letters, narrow), -1, 1));
+    const std::string x = g_.feed(random_.tensor(w_.type, size_(turned(letters), narrow), -1, 1));
+    return g_.node("Transpose", {x}, {{"perm", ints({0, 2, 1, 3})}});
+  }
+  bool is_flat() const { return (w_.scores.empty() ? w_.values : w_.scores).find(',') == 3; }
+
+  /// Of queries and keys; `rows` becomes their letters.
+  std::string scores(std::string& rows) const {
+    if (!w_.scores.empty()) {
+      const Terms terms = terms_of(w_.scores);
+      rows = terms.result;
+      const std::string left = feed(terms.left, w_.keys_first ? w_.narrow_keys : "");
+      const std::string right = feed(terms.right, w_.keys_first ? "" : w_.narrow_keys);
+      return g_.node("Einsum", {left, right}, {{"equation", w_.scores}});
+    }
+    rows = is_flat() ? "bij" : "bhij";
+    const std::string k = g_.node("Transpose", {feed(is_flat() ? "bjd" : "bhjd")},
+                                  {{"perm", is_flat() ? ints({0, 2, 1}) : ints({0, 1, 3, 2})}});
+    return g_.node("MatMul", {feed(is_flat() ? "bid" : "bhid"), k});
+  }
+
+  std::string weighted(const std::string& weights) const {
+    if (w_.values.empty()) return g_.node("MatMul", {weights, feed(is_flat() ? "bje" : "bhje")});
+    const Terms terms = terms_of(w_.values);
+    const std::string v = feed(w_.values_first ? terms.left : terms.right, w_.narrow_values);
+    return g_.node("Einsum",
+                   w_.values_first ? std::vector<std::string>{v, weights}
+                                   : std::vector<std::string>{weights, v},
+                   {{"equation", w_.values}});
+  }
+
+ private:
+  GraphWriter& g_;
+  Random& random_;
+  const Writing& w_;
+  const LetterSizes& size_;
+};
+
 /// With a mask of rows and columns alone, and of all batches.
 GraphCase written(Random& random, const Writing& w, const LetterSizes& size = {}) {
   GraphWriter g(w.type == ElementType::BFloat16 ? 28 : 18, random);
   const auto number = [&](double value) { return g.constant(tensor(w.type, {}, {value})); };
-  const auto feed = [&](const std::string& letters, const std::string& narrow = "") {
-    if (!w.is_turned || letters.size() != 4)
-      return g.feed(random.tensor(w.type, size(letters, narrow), -1, 1));
-    const std::string x = g.feed(random.tensor(w.type, size(turned(letters), narrow), -1, 1));
-    return g.node("Transpose", {x}, {{"perm", ints({0, 2, 1, 3})}});
-  };
-  const bool is_flat = (w.scores.empty() ? w.values : w.scores).find(',') == 3;
-  std::string scores, rows;
-  if (w.scores.empty()) {
-    rows = is_flat ? "bij" : "bhij";
-    const std::string k = g.node("Transpose", {feed(is_flat ? "bjd" : "bhjd")},
-                                 {{"perm", is_flat ? ints({0, 2, 1}) : ints({0, 1, 3, 2})}});
-    scores = g.node("MatMul", {feed(is_flat ? "bid" : "bhid"), k});
-  } else {
-    const Terms terms = terms_of(w.scores);
-    rows = terms.result;
-    const std::string left = feed(terms.left, w.keys_first ? w.narrow_keys : "");
-    const std::string right = feed(terms.right, w.keys_first ? "" : w.narrow_keys);
-    scores = g.node("Einsum", {left, right}, {{"equation", w.scores}});
-  }
+  const Operands operands(g, random, w, size);
+  std::string rows;
+  std::string scores = operands.scores(rows);
   if (w.is_scaled) scores = g.node("Mul", {scores, number(0.5)});
   if (w.is_masked) {
     Dims mask = size(rows);
@@ -84,18 +113,9 @@ GraphCase written(Random& random, const Writing& w, const LetterSizes& size = {}
     scores = g.node("Add", {scores, g.feed(random.tensor(w.type, mask, -4, 2))});
   }
   const std::string weights = g.node("Softmax", {scores}, {{"axis", -1}});
-  std::string y;
-  if (w.values.empty()) {
-    y = g.node("MatMul", {weights, feed(is_flat ? "bje" : "bhje")});
-  } else {
-    const Terms terms = terms_of(w.values);
-    const std::string v = feed(w.values_first ? terms.left : terms.right, w.narrow_values);
-    y = g.node("Einsum",
-               w.values_first ? std::vector<std::string>{v, weights}
-                              : std::vector<std::string>{weights, v},
-               {{"equation", w.values}});
-  }
-  if (w.is_turned && !is_flat) y = g.node("Transpose", {y}, {{"perm", ints({0, 2, 1, 3})}});
+  std::string y = operands.weighted(weights);
+  if (w.is_turned && !operands.is_flat())
+    y = g.node("Transpose", {y}, {{"perm", ints({0, 2, 1, 3})}});
   std::vector<std::string> outputs{y};
   if (w.is_read) outputs.push_back(scores);
   if (w.type == ElementType::Float) return g.done(outputs, {64, 256});

@@ -294,6 +294,21 @@ OpCase first_layer(Random& random) {
 }
 const Sweep kFirstLayer("Conv", "FirstLayer", 6, first_layer);
 
+/// The pads of a ConvTranspose in one of the ways that ONNX has; the last is none.
+void pad_transpose(Random& random, OpCase& row, const Dims& strides, const Dims& pads,
+                   const Dims& extra, const Dims& shape) {
+  const std::int64_t way = random.integer(0, 3);
+  // A window smaller than its stride would need negative pads to be the SAME: implementations
+  // differ.
+  if (way == 0 && strides == Dims(strides.size(), 1)) {
+    row.node.attributes.push_back({"auto_pad", random.pick({"SAME_UPPER", "SAME_LOWER"})});
+  }
+  if (way == 1) row.node.attributes.push_back({"pads", pads});
+  if (way == 1 && random.one_in(2)) row.node.attributes.push_back({"output_padding", extra});
+  if (way == 2) row.node.attributes.push_back({"output_shape", shape});
+  if (way == 2 && random.one_in(2)) row.node.attributes.push_back({"auto_pad", "SAME_UPPER"});
+}
+
 OpCase transpose(Random& random) {
   OpCase row;
   const std::int64_t axes = random.pick<std::int64_t>({1, 2, 2, 2, 3});
@@ -328,16 +343,7 @@ OpCase transpose(Random& random) {
   row.node = {.op_type = "ConvTranspose", .opset = 11, .attributes = {{"strides", strides}}};
   row.node.attributes.push_back({"dilations", dilations});
   if (groups > 1) row.node.attributes.push_back({"group", groups});
-  const std::int64_t way = random.integer(0, 3);
-  // A window smaller than its stride would need negative pads to be the SAME: implementations
-  // differ.
-  if (way == 0 && strides == Dims(strides.size(), 1)) {
-    row.node.attributes.push_back({"auto_pad", random.pick({"SAME_UPPER", "SAME_LOWER"})});
-  }
-  if (way == 1) row.node.attributes.push_back({"pads", pads});
-  if (way == 1 && random.one_in(2)) row.node.attributes.push_back({"output_padding", extra});
-  if (way == 2) row.node.attributes.push_back({"output_shape", shape});
-  if (way == 2 && random.one_in(2)) row.node.attributes.push_back({"auto_pad", "SAME_UPPER"});
+  pad_transpose(random, row, strides, pads, extra, shape);
   if (random.one_in(2)) row.node.attributes.push_back({"kernel_shape", kernel});
   const ElementType type = random.pick({ElementType::Float, ElementType::Float, ElementType::Float,
                                         ElementType::Double, ElementType::Float16});

@@ -36,6 +36,13 @@ struct Listing {
   std::string hidden;  ///< why the folder, or something in it, cannot be looked at; "" for nothing
 };
 
+/// What an entry is, where links lead.
+fs::file_type type_of(const fs::directory_entry& entry, std::error_code& failure) {
+  if (entry.is_symlink(failure)) return entry.status(failure).type();
+  if (entry.is_directory(failure)) return fs::file_type::directory;
+  return entry.is_regular_file(failure) ? fs::file_type::regular : fs::file_type::unknown;
+}
+
 /// Reads the whole folder: it is closed before the next one is opened.
 Listing list(const fs::path& folder) {
   Listing listing;
@@ -48,10 +55,7 @@ Listing list(const fs::path& folder) {
     const std::string name = at->path().filename().string();
     const bool is_model = name == "model.onnx", is_set = is_data_set(name);
     std::error_code failure;
-    const fs::file_type type = at->is_symlink(failure)        ? at->status(failure).type()
-                               : at->is_directory(failure)    ? fs::file_type::directory
-                               : at->is_regular_file(failure) ? fs::file_type::regular
-                                                              : fs::file_type::unknown;
+    const fs::file_type type = type_of(*at, failure);
     const bool leads_nowhere =
         type == fs::file_type::not_found || failure == std::errc::too_many_symbolic_link_levels;
     if (leads_nowhere) {  // of another name it may be anything: editors leave such links

@@ -89,7 +89,7 @@ class Mixture {
   Name projected(const Name& rows, const Projection& one, std::int64_t columns,
                  std::int64_t depth) {
     const Name weights = one.bits == 0 ? body_.in(one.weights) : real(one, columns, depth);
-    const Name product = body_.op("MatMul", {rows, body_.transpose(weights, {0, 2, 1})});
+    Name product = body_.op("MatMul", {rows, body_.transpose(weights, {0, 2, 1})});
     if (!body_.has_input(one.bias)) return product;
     return body_.add(product, body_.unsqueeze(body_.in(one.bias), {1}));
   }

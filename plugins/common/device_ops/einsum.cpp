@@ -145,7 +145,7 @@ class Contraction {
     bool has_own = false;
     for (std::size_t s = 0; s < steps_.size(); ++s) has_own = has_own || is_own(s);
     if (!has_own) return x;
-    const Operand y = made([&](std::size_t s) { return x.strides[s] != 0 && !is_own(s); });
+    Operand y = made([&](std::size_t s) { return x.strides[s] != 0 && !is_own(s); });
     sum(x, y);
     return y;
   }
@@ -166,7 +166,7 @@ class Contraction {
     for (std::size_t s = 0; s < steps_.size(); ++s)
       has_depth = has_depth || (has(s) && !is_kept[s]);
     if (has_depth) return multiply_matrices(a, b, is_kept, is_last);
-    const Operand y = is_last ? Operand{output(0), type_, steps_} : made(has);
+    Operand y = is_last ? Operand{output(0), type_, steps_} : made(has);
     multiply({a, b}, y);
     return y;
   }

@@ -180,14 +180,11 @@ void PlanesConv::pack(const float* weights, const float* scales, float* packed,
     for (int64_t block = 0; block < blocks_; ++block) {
       const int64_t first = group * filters_ + filters_before(block);
       const int64_t last = group * filters_ + filters_before(block + 1);
-      for (int64_t y = 0; y < window.kernel[1]; ++y) {
-        for (int64_t c = 0; c < depth_; ++c) {
-          for (int64_t x = 0; x < width; ++x) {
-            for (int64_t f = first; f < last; ++f) {
-              const float weight = weights[(f * depth_ + c) * taps + y * width + x];
-              *packed++ = scales != nullptr ? weight * scales[f] : weight;
-            }
-          }
+      for (int64_t step = 0; step < window.kernel[1] * depth_ * width; ++step) {
+        const int64_t x = step % width, c = step / width % depth_, y = step / width / depth_;
+        for (int64_t f = first; f < last; ++f) {
+          const float weight = weights[(f * depth_ + c) * taps + y * width + x];
+          *packed++ = scales != nullptr ? weight * scales[f] : weight;
         }
       }
     }

@@ -79,6 +79,7 @@ struct Vectors {
 
 /// The sums of a block. Where its vectors are not whole, `count` pixels of them exist.
 template <int kFilters, int kVectors, bool kWhole = true, class Places>
+// NOLINTNEXTLINE(readability-function-cognitive-complexity): its sums are registers, which stay in one function
 HWY_INLINE HWY_ATTR void block(const PlaneRun& run, const Places& places, size_t count = 0) {
   const Tag d;
   Vector acc[kFilters][kVectors];

@@ -113,20 +113,19 @@ template <class T, class W>
 void Recurrent<T, W>::run_direction(const RecurrentArgs<T>& args, std::int64_t direction,
                                     const Buffers& buffers, const sdk::Threads& threads) const {
   const std::int64_t hidden = shape_.hidden;
-  const std::int64_t columns = shape_.gates() * hidden;
-  for (std::int64_t b = 0; b < shape_.batch; ++b) {
-    const std::int64_t at = state_at(direction, b);
-    const auto start = [&](const T* initial, T* state) {
+  const auto start = [&](const T* initial, T* state) {
+    for (std::int64_t b = 0; b < shape_.batch; ++b, state += hidden) {
       if (initial != nullptr) {
-        std::copy_n(initial + at, hidden, state + b * hidden);
+        std::copy_n(initial + state_at(direction, b), hidden, state);
       } else {
-        std::fill_n(state + b * hidden, hidden, T(0));
+        std::fill_n(state, hidden, T(0));
       }
-    };
-    start(args.initial_h, buffers.h);
-    start(args.initial_c, buffers.c);
-  }
+    }
+  };
+  start(args.initial_h, buffers.h);
+  start(args.initial_c, buffers.c);
   if (shape_.steps > 0 && shape_.batch > 0 && hidden > 0) {
+    const std::int64_t columns = shape_.gates() * hidden;
     const T* bias = args.bias != nullptr ? args.bias + direction * 2 * columns : nullptr;
     const std::int64_t longest =
         args.lengths == nullptr
@@ -141,11 +140,12 @@ void Recurrent<T, W>::run_direction(const RecurrentArgs<T>& args, std::int64_t d
       for (std::int64_t b = 0; b < shape_.batch; ++b) store_y({args, buffers, direction, i}, b, -1);
     }
   }
-  for (std::int64_t b = 0; b < shape_.batch; ++b) {
-    const std::int64_t at = state_at(direction, b);
-    if (args.y_h != nullptr) std::copy_n(buffers.h + b * hidden, hidden, args.y_h + at);
-    if (args.y_c != nullptr) std::copy_n(buffers.c + b * hidden, hidden, args.y_c + at);
-  }
+  const auto finish = [&](const T* state, T* last) {
+    for (std::int64_t b = 0; b < shape_.batch && last != nullptr; ++b)
+      std::copy_n(state + b * hidden, hidden, last + state_at(direction, b));
+  };
+  finish(buffers.h, args.y_h);
+  finish(buffers.c, args.y_c);
 }
 
 /// Step `turn.index` of every sequence that is longer.

@@ -61,8 +61,8 @@ struct Lines {
   bool is_even;  // whether they are equally far from each other
   ptrdiff_t distance;
 
-  HWY_INLINE Lines(const float* const* rows_, int64_t count_, ptrdiff_t offset_)
-      : rows(rows_), count(count_), offset(offset_), is_even(true), distance(0) {
+  HWY_INLINE Lines(const float* const* all_rows, int64_t row_count, ptrdiff_t of_tap)
+      : rows(all_rows), count(row_count), offset(of_tap), is_even(true), distance(0) {
     if (count < 2) return;
     const auto step = reinterpret_cast<intptr_t>(rows[1]) - reinterpret_cast<intptr_t>(rows[0]);
     const __m512i all = _mm512_set1_epi64(step);
@@ -145,6 +145,7 @@ constexpr int64_t kSumsPitch = 4 * kTileSide;  // floats
 
 /// Sums over all taps of `kWide` vectors of columns, to `sums`, whose rows are kSumsPitch apart.
 template <int kHigh, int kWide>
+// NOLINTNEXTLINE(readability-function-cognitive-complexity): its sums are tiles, which stay in one function
 void sum_products(const TileArgs& args, const float* const* rows, int64_t count, const Cut& cut,
                   ptrdiff_t pitch, const char* weights, float* sums) {
   alignas(64) char upper_copy[kTileBytes];

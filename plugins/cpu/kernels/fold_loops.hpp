@@ -72,34 +72,44 @@ bool are_numbers(const T* x, std::int64_t n) {
   return zero[0] == 0;
 }
 
+template <Fold fold>
+inline constexpr bool kIsExtreme = fold == Fold::kMax || fold == Fold::kMin;
+
+/// Partial results of a row, since each step waits for the one before.
+inline constexpr std::int64_t kFoldParts = 8;
+
+/// The fold of x[0, n), of whole parts; `acc` is that of nothing or of x[0].
+template <Fold fold, class T, class Acc>
+Acc fold_parts(const T* x, std::int64_t n, Acc acc) {
+  Acc part[kFoldParts];
+  for (Acc& each : part) each = acc;
+  for (std::int64_t i = 0; i < n; i += kFoldParts) {
+    for (std::int64_t k = 0; k < kFoldParts; ++k) part[k] = fold_number<fold>(part[k], x[i + k]);
+  }
+  for (std::int64_t k = 1; k < kFoldParts; ++k) {
+    if constexpr (kIsExtreme<fold> || fold == Fold::kProd)
+      part[0] = fold_number<fold>(part[0], part[k]);
+    else
+      part[0] += part[k];
+  }
+  return part[0];
+}
+
 template <Fold fold, class T, class Acc>
 Acc scalar_row(const T* x, std::int64_t n) {
-  constexpr bool kExtreme = fold == Fold::kMax || fold == Fold::kMin;
   Acc acc = fold == Fold::kProd ? Acc(1) : Acc(0);
-  if constexpr (kExtreme) acc = x[0];
+  if constexpr (kIsExtreme<fold>) acc = x[0];
   std::int64_t i = 0;
   if constexpr (std::is_floating_point_v<T>) {
-    if constexpr (kExtreme) {
+    if constexpr (kIsExtreme<fold>) {
       if (!are_numbers(x, n)) {
         for (; i < n; ++i) acc = fold_one<fold>(acc, x[i]);
         return acc;
       }
     }
-    // Partial results, since each step waits for the one before.
-    constexpr std::int64_t kParts = 8;
-    if (n >= 2 * kParts) {
-      Acc part[kParts];
-      for (std::int64_t k = 0; k < kParts; ++k) part[k] = acc;
-      for (; i + kParts <= n; i += kParts) {
-        for (std::int64_t k = 0; k < kParts; ++k) part[k] = fold_number<fold>(part[k], x[i + k]);
-      }
-      for (std::int64_t k = 1; k < kParts; ++k) {
-        if constexpr (kExtreme || fold == Fold::kProd)
-          part[0] = fold_number<fold>(part[0], part[k]);
-        else
-          part[0] += part[k];
-      }
-      acc = part[0];
+    if (n >= 2 * kFoldParts) {
+      i = n / kFoldParts * kFoldParts;
+      acc = fold_parts<fold>(x, i, acc);
     }
   }
   for (; i < n; ++i) acc = fold_number<fold>(acc, x[i]);

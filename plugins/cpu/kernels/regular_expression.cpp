@@ -434,6 +434,17 @@ void RegularExpression::follow(std::int32_t step, std::int32_t start, const Plac
   }
 }
 
+/// Of what ends at `at`, what begins first; empty ones count where the whole is to match.
+void RegularExpression::take_matches(const Threads& threads, std::int32_t at, bool may_be_empty,
+                                     Match& best) const {
+  for (std::int32_t k = 0; k < threads.count; ++k) {
+    const std::int32_t start = threads.starts[k];
+    if (program_[static_cast<std::size_t>(threads.steps[k])].step != Step::Match) continue;
+    if (!may_be_empty && start == at) continue;
+    if (best.end < 0 || start <= best.begin) best = {start, at};
+  }
+}
+
 // All places where a match may begin are tried at once. Of two that lead to the same step at the same point, what follows
 // is the same for both: the first is kept.
 RegularExpression::Match RegularExpression::search(std::u32string_view points, std::size_t begin,
@@ -455,12 +466,7 @@ RegularExpression::Match RegularExpression::search(std::u32string_view points, s
   for (std::size_t i = begin;; ++i) {
     const auto at = static_cast<std::int32_t>(i - begin);
     if (i == begin || (!anchored && best.end < 0)) follow(0, at, place, current, marks, at, stack);
-    for (std::int32_t k = 0; k < current.count; ++k) {
-      const std::int32_t start = current.starts[k];
-      if (program_[static_cast<std::size_t>(current.steps[k])].step != Step::Match) continue;
-      if (!anchored && start == at) continue;  // an empty match
-      if (best.end < 0 || start <= best.begin) best = {start, at};
-    }
+    take_matches(current, at, anchored, best);
     const bool ended = current.count == 0 && (anchored || best.end >= 0);
     if (i == points.size() || ended) break;
     place = {place.word_after, is_word_at(i + 1), false, i + 1 == points.size()};

@@ -56,6 +56,7 @@ class RegularExpression {
                std::int32_t* scratch) const;
   void follow(std::int32_t step, std::int32_t start, const Place& place, Threads& threads,
               std::int32_t* marks, std::int32_t generation, std::int32_t* stack) const;
+  void take_matches(const Threads& threads, std::int32_t at, bool may_be_empty, Match& best) const;
 
   std::vector<Instruction> program_;
 };

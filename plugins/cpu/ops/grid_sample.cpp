@@ -288,11 +288,9 @@ class GridSample {
         std::int64_t place = first + k;
         if (place < 0 || place >= dim) {
           if (rule.padding == Padding::Zeros) continue;
-          if (rule.padding == Padding::Border) place = std::clamp<std::int64_t>(place, 0, dim - 1);
-          if (rule.padding == Padding::Reflection) {
-            place = std::clamp<std::int64_t>(
-                static_cast<std::int64_t>(reflect(static_cast<F>(place), low, high)), 0, dim - 1);
-          }
+          if (rule.padding == Padding::Reflection)
+            place = static_cast<std::int64_t>(reflect(static_cast<F>(place), low, high));
+          place = std::clamp<std::int64_t>(place, 0, dim - 1);
         }
         places[kept] = place;
         weights[kept++] = static_cast<Sum>(local[k]);

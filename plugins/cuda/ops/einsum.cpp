@@ -103,7 +103,7 @@ class Target final : public device_ops::EinsumTarget {
     auto part = std::make_unique<ProductWork>(work_.device(), work_.label(), std::move(plan),
                                               work_.choosing());
     pieces.add(static_cast<std::int64_t>(part->workspace_bytes()));
-    const std::string way = part->way() + part->rounding();
+    std::string way = part->way() + part->rounding();
     work_.add(std::move(part));
     return way;
   }

@@ -19,7 +19,7 @@ struct Form {
   bool is_last = false;
   std::int64_t channels = 0, own = 0;
 
-  auto operator<=>(const Form& other) const = default;
+  auto operator<=>(const Form&) const = default;  // NOLINT(modernize-use-nullptr): of its 0
 };
 
 /// The axes of an image in the other layout, each by its place in this one: the perm of a Transpose.

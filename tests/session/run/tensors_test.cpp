@@ -189,7 +189,7 @@ TEST_F(RunTensors, WhatIsWrongIsNamed) {
     std::vector<backplane_tensor> feeds = feeds_, fetches{fetch_of("sum"), fetch_of("product")};
     change(feeds, fetches);
     const std::vector<backplane_tensor> before = fetches;
-    const std::string message = message_of(run(feeds, fetches));
+    std::string message = message_of(run(feeds, fetches));
     if (!fetches.empty()) {
       EXPECT_EQ(std::memcmp(fetches.data(), before.data(), fetches.size() * sizeof(fetches[0])), 0)
           << message;

@@ -282,7 +282,7 @@ TEST_F(OptionFile, KeysOfManyPartsAreRefusedBeforeTheyAreParsed) {
   EXPECT_HOLDS(read_failure("threads = 2\n\n[" + key + "]\n"),
                "options.toml:3: a key of more than 32 parts");
   std::string tables = "1";
-  for (int i = 0; i < 40; ++i) tables = "{a.b = " + tables + "}";
+  for (int i = 0; i < 40; ++i) tables.insert(0, "{a.b = ").append("}");
   EXPECT_HOLDS(read_failure("x = " + tables), "options.toml:1: more than 32 tables");
   const std::string dots(100, '.');
   EXPECT_EQ(read_failure("# " + dots + "\nentry.a = \"\\\"" + dots + "\"\nentry.b = \"\"\"\n" +

@@ -455,7 +455,7 @@ TEST_F(SplitTypes, SizesThatDoNotFitAreErrors) {
   for (const std::int64_t opset : {2, 11, 13, 18}) {
     const auto error = [&](const std::string& dim, const std::vector<std::int64_t>& sizes,
                            std::int64_t axis = 0) {
-      const std::string text = import_error(model(opset, dim, sizes, axis));
+      std::string text = import_error(model(opset, dim, sizes, axis));
       EXPECT_THAT(text, HasSubstr("'the_split'")) << opset;
       return text;
     };

@@ -130,8 +130,8 @@ class ScanInvariants : public LoopInvariants {
     add_to(*body_, "Sum", {"state", "weight", "row"}, {"sum"}, "add");
     for (const char* const name : {"sum", "weight"}) body_->add_output(body_->value_named(name));
   }
-  void add_scan(std::vector<std::string> outputs, int version = 16) {
-    const NodeId id = add("Scan", {"x", "w", "table"}, std::move(outputs), "scan");
+  void add_scan(const std::vector<std::string>& outputs, int version = 16) {
+    const NodeId id = add("Scan", {"x", "w", "table"}, outputs, "scan");
     set_int(id, "num_scan_inputs", 1);
     graph().node(id).since_version = version;
     set_body(id, body_);

@@ -39,8 +39,8 @@ TEST_F(Feeds, AnEmptyOneIsNamed) {
   const Session session = sum();
   Value moved = tensor<float>({2, 3}, {1, 2, 3, 4, 5, 6});
   const Value there = std::move(moved);
+  // NOLINTNEXTLINE(bugprone-use-after-move): that it is told is what is tested
   expect_words(failure([&] {
-                 // NOLINTNEXTLINE(bugprone-use-after-move): that it is told is what is tested
                  session.run({{"left", there}, {"right", moved}});
                }),
                {"'right'", "no value", "moved from"});

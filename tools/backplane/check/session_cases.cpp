@@ -189,7 +189,7 @@ class SessionCheck {
     const Session session(*environment_, graph, options);
     const Json explained = Json::parse(session.explain());
     for (const Json& remark : explained.value("remarks", Json::array())) {
-      const std::string said = remark.get<std::string>();
+      std::string said = remark.get<std::string>();
       if (said.find("across the plugin interface") != std::string::npos) return said;
     }
     return "";
