@@ -37,7 +37,7 @@ class AlgorithmOffers {
  public:
   explicit AlgorithmOffers(ProductLibrary& library) : library_(library) {}
   /// For keys: what is kept was chosen among the library's and the provider's own.
-  std::string version() { return library_.version() + ", few rows 1, tiles 2"; }
+  std::string version() { return library_.version() + ", few rows 1, tiles 3"; }
   static void begin(const LibraryProduct&) {}
   void make_ready(const LibraryProduct& product) { library_.make_ready(product); }
   std::string offer(const LibraryProduct& product, std::uint64_t workspace_limit,

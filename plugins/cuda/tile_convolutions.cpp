@@ -62,21 +62,22 @@ class PreparedTileConvolution final : public PreparedConvolution {
     TileOperands operands;
     operands.a = convolution_.text.has_pixels
                      ? context_.describe_pixels(convolution_.image(at.x, form_))
-                     : boxes(at.x, depth, rows, form_.rows());
-    operands.b = boxes(at.w, depth, columns, form_.columns);
-    operands.y = boxes(at.y, columns, rows, form_.result_rows());
-    operands.c =
-        form.has_addend ? boxes(at.addend, columns, rows, form_.result_rows()) : operands.y;
+                     : context_.describe(matrix(at.x, depth, rows, form_.rows()));
+    operands.b = context_.describe(matrix(at.w, depth, columns, form_.columns));
+    operands.made = matrix(at.y, columns, rows, form_.result_rows());
+    operands.added = operands.made;
+    if (form.has_addend) operands.added.address = at.addend;
+    operands.y = context_.describe(operands.made);
+    operands.c = form.has_addend ? context_.describe(operands.added) : operands.y;
     operands.bias = form.has_bias ? at.bias : at.y;
     operands.has_bias = form.has_bias;
     operands.b_is_constant = at.w_is_constant;
     operands.pixels = convolution_.pixels;
     kernel_.enqueue(queue, operands);
   }
-  BoxMap boxes(Address address, std::int64_t columns, std::int64_t rows,
-               std::int64_t box_rows) const {
-    return context_.describe(
-        boxed_matrix(address, convolution_.text.type, columns, rows, columns, box_rows));
+  BoxedMatrices matrix(Address address, std::int64_t columns, std::int64_t rows,
+                       std::int64_t box_rows) const {
+    return boxed_matrix(address, convolution_.text.type, columns, rows, columns, box_rows);
   }
 
   Context& context_;
@@ -91,7 +92,7 @@ class TileConvolutions final : public ConvolutionLibrary {
   TileConvolutions(Device& device, std::unique_ptr<ConvolutionLibrary> library)
       : device_(device), library_(std::move(library)) {}
 
-  std::string version() override { return library_->version() + ", tiles 2"; }
+  std::string version() override { return library_->version() + ", tiles 3"; }
 
   void begin(const Convolution& form) override {
     library_->begin(form);

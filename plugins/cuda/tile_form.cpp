@@ -102,7 +102,9 @@ std::int64_t TileForm::stages() const {
   return std::min(kMostStages, left / ((rows() + columns) * kLineBytes));
 }
 
-std::int64_t TileForm::made_bytes() const { return rows() * columns * kBytes / parts; }
+std::int64_t TileForm::made_bytes() const {
+  return direct > 0 ? 0 : rows() * columns * kBytes / parts;
+}
 
 KernelNeeds TileForm::needs() const {
   constexpr std::int64_t kAligning = 1024;
@@ -121,6 +123,7 @@ std::string TileForm::source(const TileText& what) const {
   text.define("FEW_REGISTERS", registers.few).define("MANY_REGISTERS", registers.many);
   text.define("APART", what.is_apart ? 1 : 0).define("PIXELS", what.has_pixels ? 1 : 0);
   text.define("HAS_ADDEND", what.has_addend ? 1 : 0).define("PARTS", parts);
+  text.define("DIRECT", direct);
   text.define("RELU", "\"\"").define("ACTIVATED(v)", "(v)");
   if (what.epilogue == Epilogue::kGelu) text.define("ACTIVATE(s)", activated("(s)", what.epilogue));
   text.define("PRODUCT", product_words(what, columns)).define("SUMS(d)", sums_of(columns));
@@ -137,7 +140,7 @@ std::string TileForm::source(const TileText& what) const {
 
 std::uint64_t TileForm::word() const {
   std::uint64_t made = 0;
-  for (const std::int64_t number : {parts, resident, blocks, teams, columns})
+  for (const std::int64_t number : {direct, parts, resident, blocks, teams, columns})
     made = made << kNumberBits | static_cast<std::uint64_t>(number);
   return made;
 }
@@ -147,7 +150,7 @@ TileForm TileForm::of(std::uint64_t word) {
     return static_cast<std::int64_t>(word >> (kNumberBits * place) &
                                      ((std::uint64_t{1} << kNumberBits) - 1));
   };
-  return {number(0), number(1), number(2), number(3), number(4)};
+  return {number(0), number(1), number(2), number(3), number(4), number(5)};
 }
 
 bool TileForm::takes(const TileSizes& sizes) const {
@@ -169,8 +172,19 @@ std::vector<TileForm> tile_forms(const TileSizes& sizes, std::int64_t multiproce
   std::stable_sort(forms.begin(), forms.end(), [&](const TileForm& x, const TileForm& y) {
     return clocks(sizes, x, multiprocessors) < clocks(sizes, y, multiprocessors);
   });
-  forms.resize(std::min(most, forms.size()));
-  return forms;
+  // The estimate does not know them apart.
+  constexpr int kMostDirect = 2;
+  int direct = 0;
+  std::vector<TileForm> found;
+  for (const TileForm& form : forms) {
+    found.push_back(form);
+    if (form.parts == 1 || direct == kMostDirect) continue;
+    found.push_back(form);
+    found.back().direct = 1;
+    ++direct;
+  }
+  found.resize(std::min(most, found.size()));
+  return found;
 }
 
 BoxedMatrices boxed_matrix(Address address, sdk::DataType type, std::int64_t columns,
@@ -202,6 +216,10 @@ void TileKernel::enqueue(KernelQueue& queue, const TileOperands& operands) const
   const TilePixels& p = operands.pixels;
   add({sizes_.rows, p.out_pixels, p.out_width, p.channels, p.taps_across, p.stride[0], p.stride[1],
        p.begin[0], p.begin[1], p.dilation[0], p.dilation[1], std::int64_t{operands.b_is_constant}});
+  if (form_.direct > 0) {
+    arguments.tensor(operands.added.address).tensor(operands.made.address);
+    add({operands.made.step, operands.made.matrix_step});
+  }
   queue.launch(*kernel_, {static_cast<unsigned>(groups_ * form_.parts), 1, 1},
                {static_cast<unsigned>(form_.items()), 1, 1}, arguments.finish());
 }
@@ -209,6 +227,7 @@ void TileKernel::enqueue(KernelQueue& queue, const TileOperands& operands) const
 std::string way_of(const TileForm& form) {
   std::string way = sdk::message("warpgroups, tiles of ", form.rows(), " x ", form.columns);
   if (form.parts > 1) way += sdk::message(", depth in ", form.parts);
+  if (form.direct > 0) way += ", stored directly";
   return way;
 }
 

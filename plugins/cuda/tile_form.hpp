@@ -34,9 +34,9 @@ struct TileText {
 };
 
 /// How a group computes: `teams` warpgroups of `blocks` times 64 rows each, of so many columns; for so many groups a multiprocessor has
-/// room. So many groups, a cluster, have a part of a tile's depth each.
+/// room. So many groups, a cluster, have a part of a tile's depth each, and may then store their results directly (1), out of registers.
 struct TileForm {
-  std::int64_t columns = 128, teams = 2, blocks = 1, resident = 1, parts = 1;
+  std::int64_t columns = 128, teams = 2, blocks = 1, resident = 1, parts = 1, direct = 0;
 
   bool operator==(const TileForm& other) const = default;
   std::int64_t rows() const { return teams * blocks * kBlockRows; }
@@ -53,7 +53,7 @@ struct TileForm {
   std::int64_t stages() const;  ///< steps of the depth that local memory has room for
   KernelNeeds needs() const;
   std::string source(const TileText& text) const;
-  /// As a word by which it is kept: its numbers, 12 bits each.
+  /// As a word by which it is kept: its numbers, 12 bits each, and in the rest whether it is direct.
   std::uint64_t word() const;
   static TileForm of(std::uint64_t word);
 
@@ -66,7 +66,8 @@ struct TileForm {
 /// Forms that are compared with what a library offers.
 inline constexpr std::size_t kMostTileForms = 5;
 
-/// The forms that may be the fastest, the one of the least estimated time first.
+/// The forms that may be the fastest, the one of the least estimated time first. Behind each of the first two that are in parts comes the
+/// same one stored directly: which of both is faster is not known, and where nothing is compared none of the second kind comes first.
 std::vector<TileForm> tile_forms(const TileSizes& sizes, std::int64_t multiprocessors,
                                  std::size_t most);
 
@@ -91,6 +92,8 @@ struct TileOperands {
   bool b_is_constant = false;  ///< nothing on the stream makes it
   double factor = 1, addend_factor = 1;
   TilePixels pixels{};
+  /// Of direct forms, where what is added and the results lie: what `c` and `y` are boxes of.
+  BoxedMatrices added{}, made{};
 };
 
 /// A form's kernel for one size. Immutable; threads: any.

@@ -12,7 +12,7 @@ namespace backplane::cuda {
 namespace {
 
 /// The first word of an algorithm that is the kernel's; another number when kept ones are to be chosen anew.
-constexpr std::uint64_t kTileMark = 0x6261636b74696c32;
+constexpr std::uint64_t kTileMark = 0x6261636b74696c33;
 
 bool is_tiled(const ProductAlgorithm& algorithm) { return algorithm.words[0] == kTileMark; }
 
@@ -39,17 +39,19 @@ class PreparedTileProduct final : public PreparedProduct {
 
   void enqueue(KernelQueue& queue, const ProductAddresses& at) const override {
     const TileProduct& p = product_;
-    const auto [rows, columns, depth, matrices] = p.sizes;
+    const auto [rows, columns, depth, count] = p.sizes;
     constexpr std::int64_t kBlock = TileForm::kBlockRows;
     TileOperands operands;
     // The library's a is the right matrix, its b the left one.
     operands.a = boxes(at.b, depth, rows, p.a_step, p.a_matrix, form_.rows());
     operands.b = p.text.is_apart ? boxes(at.a, depth, columns, p.b_step, p.b_matrix, form_.columns)
                                  : boxes(at.a, columns, depth, p.b_step, p.b_matrix, kBlock);
-    operands.y = boxes(at.d, columns, rows, p.y_step, p.y_matrix, form_.result_rows());
-    operands.c = p.text.has_addend && at.c != at.d
-                     ? boxes(at.c, columns, rows, p.y_step, p.y_matrix, form_.result_rows())
-                     : operands.y;
+    operands.made = matrices(at.d, columns, rows, p.y_step, p.y_matrix, form_.result_rows());
+    operands.added = operands.made;
+    if (p.text.has_addend) operands.added.address = at.c;
+    operands.y = context_.describe(operands.made);
+    operands.c = operands.added.address != operands.made.address ? context_.describe(operands.added)
+                                                                 : operands.y;
     operands.bias = p.has_bias ? at.bias : at.d;
     operands.bias_step = p.bias_matrix;
     operands.a_moves = p.a_matrix > 0;
@@ -62,15 +64,18 @@ class PreparedTileProduct final : public PreparedProduct {
   }
 
  private:
+  BoxedMatrices matrices(Address address, std::int64_t columns, std::int64_t rows,
+                         std::int64_t step, std::int64_t matrix_step, std::int64_t box_rows) const {
+    BoxedMatrices made = boxed_matrix(address, product_.text.type, columns, rows, step, box_rows);
+    if (matrix_step > 0) {
+      made.matrices = product_.sizes.matrices;
+      made.matrix_step = matrix_step;
+    }
+    return made;
+  }
   BoxMap boxes(Address address, std::int64_t columns, std::int64_t rows, std::int64_t step,
                std::int64_t matrix_step, std::int64_t box_rows) const {
-    BoxedMatrices matrices =
-        boxed_matrix(address, product_.text.type, columns, rows, step, box_rows);
-    if (matrix_step > 0) {
-      matrices.matrices = product_.sizes.matrices;
-      matrices.matrix_step = matrix_step;
-    }
-    return context_.describe(matrices);
+    return context_.describe(matrices(address, columns, rows, step, matrix_step, box_rows));
   }
 
   Context& context_;

@@ -97,8 +97,9 @@ struct ProductCase {
   bool adds_in_place = false;  ///< the addend is what is in y
   Epilogue epilogue = Epilogue::kNone;
   double factor = 1, addend_factor = 1;
-  std::int64_t more = 0;     ///< elements between rows of a, b and y
-  std::uint64_t offset = 0;  ///< of every address, in bytes
+  std::int64_t more = 0;       ///< elements between rows of a, b and y
+  std::uint64_t offset = 0;    ///< of every address, in bytes
+  std::int64_t bias_more = 3;  ///< elements between biases of matrices
 
   Product product() const {
     Product made;
@@ -117,7 +118,7 @@ struct ProductCase {
     made.y_batch_step = made.y_step * rows;
     made.has_bias = has_bias;
     made.has_addend = has_addend;
-    made.bias_batch_step = has_bias ? columns + 3 : 0;
+    made.bias_batch_step = has_bias ? columns + bias_more : 0;
     made.epilogue = epilogue;
     made.factor = factor;
     made.addend_factor = addend_factor;

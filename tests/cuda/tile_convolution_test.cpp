@@ -90,9 +90,9 @@ class CudaTileConvolution : public CudaProcessTest {
       expect_right(device, layer, form);
     constexpr std::array<TileForm, 3> kInParts{
         {{64, 2, 1, 1, 2}, {128, 2, 2, 1, 4}, {64, 1, 1, 1, 2}}};
-    const TileForm form = kInParts[in_parts_++ % kInParts.size()];
+    TileForm form = kInParts[in_parts_++ % kInParts.size()];
     ASSERT_TRUE(form.takes(sizes)) << layer.form().key();
-    expect_right(device, layer, form);
+    for (form.direct = 0; form.direct < 2; ++form.direct) expect_right(device, layer, form);
   }
 
  private:

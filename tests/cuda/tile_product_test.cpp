@@ -16,7 +16,7 @@ std::optional<TileProduct> tiled(const ProductCase& each) {
 
 class CudaTileProduct : public CudaProcessTest {
  protected:
-  /// By three forms each time, so that after some cases all have had their turn.
+  /// By four forms each time, so that after some cases all have had their turn.
   void expect_right(Device& device, const ProductCase& each) {
     constexpr std::array<TileForm, 9> kWhole{{{64, 1, 1, 3},
                                               {192, 2, 1, 1},
@@ -39,12 +39,13 @@ class CudaTileProduct : public CudaProcessTest {
       const TileForm form = kWhole[whole_++ % kWhole.size()];
       expect_product(device, each, to_algorithm(form), way_of(form), true);
     }
-    const TileForm form = kInParts[in_parts_++ % kInParts.size()];
+    TileForm form = kInParts[in_parts_++ % kInParts.size()];
     constexpr std::int64_t kStep = 64, kCut = 24;
     ProductCase deep = each;
     deep.depth = std::max(deep.depth, 2 * form.parts * kStep - kCut);
     ASSERT_TRUE(form.takes(tiled(deep)->sizes));
-    expect_product(device, deep, to_algorithm(form), way_of(form), true);
+    for (form.direct = 0; form.direct < 2; ++form.direct)
+      expect_product(device, deep, to_algorithm(form), way_of(form), true);
   }
 
  private:
@@ -120,6 +121,41 @@ TEST_F(CudaTileProduct, WhatComesAfterTheSumIsDoneOfEveryMatrix) {
   }
 }
 
+TEST_F(CudaTileProduct, WhatIsStoredDirectlyEndsWithEveryMatrix) {
+  run_kernels_on_host();
+  const std::unique_ptr<Device> device = new_process();
+  constexpr std::array<TileForm, 6> kDirect{{{64, 1, 1, 1, 8, 1},
+                                             {128, 2, 2, 1, 2, 1},
+                                             {192, 2, 1, 1, 4, 1},
+                                             {64, 2, 1, 2, 2, 1},
+                                             {256, 2, 1, 1, 8, 1},
+                                             {64, 1, 1, 3, 4, 1}}};
+  constexpr std::array<std::int64_t, 3> kColumns{66, 76, 134}, kRows{70, 131, 64};
+  constexpr std::array<Epilogue, 3> kEpilogues{Epilogue::kGelu, Epilogue::kRelu, Epilogue::kNone};
+  for (std::size_t i = 0; i < 2 * kDirect.size(); ++i) {
+    const TileForm& form = kDirect[i % kDirect.size()];
+    constexpr std::int64_t kTogether = 8, kStep = 64;
+    ProductCase each;
+    each.type = i % 4 < 2 ? DataType::Float16 : DataType::BFloat16;
+    each.rows = kRows[i % kRows.size()];
+    each.columns = kColumns[i / 2 % kColumns.size()];
+    // Lines begin at multiples of 16 bytes and end at none.
+    each.more = kTogether + (kTogether - each.columns % kTogether) % kTogether;
+    each.bias_more = each.more;
+    each.depth = 2 * form.parts * kStep - each.more;
+    each.matrices = i % 2 == 0 ? 3 : 1;
+    each.has_bias = i % 3 != 1;
+    each.has_addend = i % 4 != 3;
+    each.adds_in_place = i % 4 == 2 || i % 4 == 1;
+    each.epilogue = kEpilogues[i / 2 % kEpilogues.size()];
+    each.factor = -0.5;
+    each.addend_factor = 3;
+    ASSERT_TRUE(tiled(each)) << each.text();
+    ASSERT_TRUE(form.takes(tiled(each)->sizes)) << each.text();
+    expect_product(*device, each, to_algorithm(form), way_of(form), true);
+  }
+}
+
 TEST_F(CudaTileProduct, WhatTheUnitsDoNotTakeIsTheLibrarys) {
   const ProductCase right;
   EXPECT_TRUE(tiled(right));
@@ -173,7 +209,8 @@ TEST_F(CudaTileProduct, BeforeTheTurnConstantWeightsAloneAreRead) {
       y(each.type, 130 * 72, 0, 3);
   const StreamHandle stream = device->context().create_stream();
   PlainQueue queue(device->context(), stream);
-  for (const TileForm form : {TileForm{64, 1, 1, 1}, TileForm{64, 1, 1, 1, 8}}) {
+  for (const TileForm form :
+       {TileForm{64, 1, 1, 1}, TileForm{64, 1, 1, 1, 8}, TileForm{64, 1, 1, 1, 8, 1}}) {
     for (const bool is_constant : {true, false}) {
       GroupMemory::before_turn().clear();
       ProductAddresses at{b.address(), a.address(), y.address(), y.address()};
@@ -214,7 +251,7 @@ TEST_F(CudaTileProduct, TilesFillTheDevice) {
   for (const TileForm& form : tile_forms({128, 768, 3072}, 3, 100)) EXPECT_LE(form.parts, 2);
   EXPECT_EQ(tile_forms({128, 768, 3072}, 1, 100).size(), 9u);
   const std::vector<TileForm> all = tile_forms({1024, 3072, 4096}, 132, 100);
-  EXPECT_EQ(all.size(), 36u) << "nine forms in 1, 2, 4 and 8 parts";
+  EXPECT_EQ(all.size(), 38u) << "nine forms in 1, 2, 4 and 8 parts, two of them also directly";
   for (const TileForm& form : all) {
     EXPECT_GE(form.stages(), 3) << way_of(form);
     EXPECT_LE((form.needs().local_bytes + 1024) * form.resident, 227u * 1024) << way_of(form);
@@ -225,6 +262,39 @@ TEST_F(CudaTileProduct, TilesFillTheDevice) {
     EXPECT_GE(form.stages() * (form.rows() + form.columns) * 128,
               form.parts == 1 ? 0 : form.rows() * (form.columns * 4 + 32))
         << way_of(form);
+  }
+}
+
+TEST_F(CudaTileProduct, FormsThatStoreDirectlyComeBehindTheSameThatDoNot) {
+  // Few tiles of a great depth, whose likeliest forms are in parts: in the place of the two least likely ones.
+  const std::vector<TileForm> deep = tile_forms({128, 768, 3072}, 132, kMostTileForms);
+  ASSERT_EQ(deep.size(), kMostTileForms);
+  for (const std::size_t i : {0, 1, 2, 3, 4}) EXPECT_EQ(deep[i].direct, i % 2) << i;
+  for (const std::size_t i : {0, 2}) {
+    TileForm twin = deep[i];
+    twin.direct = 1;
+    EXPECT_EQ(deep[i + 1], twin);
+    EXPECT_NE(twin, deep[i]);
+    EXPECT_NE(way_of(twin), way_of(deep[i]));
+    EXPECT_NE(twin.word(), deep[i].word());
+    EXPECT_EQ(TileForm::of(twin.word()), twin);
+    // Nothing has to have room beside the stages.
+    EXPECT_GE(twin.stages(), deep[i].stages());
+    EXPECT_EQ(twin.needs().local_bytes, twin.stages() * (twin.rows() + twin.columns) * 128 + 1024);
+  }
+  // What is computed where nothing is compared is none of them, and whole tiles have no such form.
+  for (const std::int64_t rows : {64, 128, 1024, 4096}) {
+    for (const std::int64_t depth : {64, 768, 3072}) {
+      const std::vector<TileForm> forms = tile_forms({rows, 768, depth}, 132, 100);
+      for (std::size_t i = 0; i < forms.size(); ++i) {
+        if (forms[i].direct == 0) continue;
+        ASSERT_GT(i, 0u) << rows << " rows, " << depth;
+        EXPECT_GT(forms[i].parts, 1);
+        EXPECT_EQ(forms[i - 1].direct, 0);
+      }
+      EXPECT_LE(std::count_if(forms.begin(), forms.end(), [](auto& form) { return form.direct; }),
+                2);
+    }
   }
 }
 

@@ -365,7 +365,8 @@ INLINED void compute_tiles(const Boxes *c, const Boxes *y, const u8 *bias, Tiles
 )kernel";
 
 /// Where several groups, a cluster, have a part of a tile's depth each: every one adds the sums of all for some of the rows, in the order
-/// of the parts, and stores these.
+/// of the parts, and stores these: out of local memory, as whole tiles are, or directly (DIRECT), where what is added comes to registers
+/// while the products go on and results go out of them. That end has nothing to show to copies, to meet for or to wait for.
 /// https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-mapa
 inline constexpr char kTileParts[] = R"kernel(
 #if PARTS > 1
@@ -385,8 +386,19 @@ INLINED void share_sums(float (*sums)[COLUMNS / 2], u32 shared, int mine, int wa
   }
 }
 
-// Of eight columns, from where all parts have them to where they are stored from.
-INLINED void put_unit(u32 shared, u32 place, const u32 *biases, After after) {
+// Four words of a unit: what is added to it and then its results, in registers or where it is stored from.
+#if DIRECT
+typedef u32 *Unit;
+FUNCTION u32 word_of(Unit unit, int i) { return unit[i]; }
+FUNCTION void set_word_of(Unit unit, int i, u32 word) { unit[i] = word; }
+#else
+typedef u32 Unit;
+FUNCTION u32 word_of(Unit unit, int i) { return local_word(unit + 4 * i); }
+FUNCTION void set_word_of(Unit unit, int i, u32 word) { set_local_word(unit + 4 * i, word); }
+#endif
+
+// Of eight columns, from where all parts have them.
+INLINED void put_unit(u32 shared, Unit unit, const u32 *biases, After after) {
   float4 low = {0.0f, 0.0f, 0.0f, 0.0f}, high = low;
   UNROLL for (int part = 0; part < PARTS; ++part) {
     float4 more = sums_of(shared, part), beyond = sums_of(shared + 16, part);
@@ -397,7 +409,7 @@ INLINED void put_unit(u32 shared, u32 place, const u32 *biases, After after) {
   UNROLL for (int i = 0; i < 4; ++i) {
     float first = FMA(sums[2 * i], after.factor, low_of(biases[i])), second = FMA(sums[2 * i + 1], after.factor, high_of(biases[i]));
 #if HAS_ADDEND
-    u32 added = local_word(place + 4 * i);
+    u32 added = word_of(unit, i);
     first = FMA(low_of(added), after.addend_factor, first);
     second = FMA(high_of(added), after.addend_factor, second);
 #endif
@@ -405,10 +417,82 @@ INLINED void put_unit(u32 shared, u32 place, const u32 *biases, After after) {
 #ifdef ACTIVATE
     pair = pair_of(ACTIVATE(low_of(pair)), ACTIVATE(high_of(pair)));
 #endif
-    set_local_word(place + 4 * i, pair);
+    set_word_of(unit, i, pair);
   }
 }
 
+#if DIRECT
+// Results and what is added to them, as they lie: by the elements from a line, and a matrix, to the next, multiples of eight.
+typedef struct {
+  const u8 *added;
+  u8 *made;
+  int rows, step, matrix_step;
+} Lines;
+FUNCTION i64 place_in(Lines lines, int column, int row, int z) {
+  return ((i64)z * lines.matrix_step + (i64)row * lines.step + column) * 2;
+}
+// So many of the unit's columns are in the matrix, or more; none where it is less than one.
+FUNCTION int columns_there(Lines lines, Tiles t, int unit, int column, int row) {
+  return unit < UNITS && row < lines.rows ? t.columns - column : 0;
+}
+// An item's units have the same columns, and so one unit of biases, or each has its own.
+#define BIAS_UNITS (ITEMS % (COLUMNS / 8) == 0 ? 1 : ITEM_UNITS)
+// Behind the last column nothing is touched, though a line's step has room.
+INLINED void load_unit(Unit unit, const u8 *from, int there) {
+  if (there >= 8) {
+    uint4 words = read_16(from);
+    unit[0] = words.x, unit[1] = words.y, unit[2] = words.z, unit[3] = words.w;
+  } else {
+    UNROLL for (int i = 0; i < 4; ++i) unit[i] = i * 2 < there ? *(const u32 *)(from + i * 4) : 0;
+  }
+}
+INLINED void store_unit(u8 *to, const u32 *unit, int there) {
+  uint4 words = {unit[0], unit[1], unit[2], unit[3]};
+  if (there >= 8) {
+    write_16(to, words);
+  } else {
+    UNROLL for (int i = 0; i < 4; ++i) {
+      if (i * 2 < there) *(u32 *)(to + i * 4) = unit[i];
+    }
+  }
+}
+
+// Of a part of the tile, and of some of its rows. What is added may lie where the results do: an item reads what it writes, and no other.
+INLINED void compute_tiles(Lines lines, const u8 *bias, Tiles t, After after, int tile, int part, int item, Stages s) {
+  int mine = item / 128 - 1, lane = item % 32, warp = item % 128 / 32, unit = item - 128;
+  int z = matrix_of(tile, t), row = row_of(tile, t) + part * SLICE, column = column_of(tile, t);
+  u32 shared = s.at + part * SLICE * LINE_BYTES, biases[BIAS_UNITS][4], units[ITEM_UNITS][4];
+  UNROLL for (int i = 0; i < BIAS_UNITS; ++i) {
+    int at = column + (unit + i * ITEMS) % (COLUMNS / 8) * 8;
+    load_unit(biases[i], bias + ((i64)z * after.bias_step + at) * 2, after.has_bias ? t.columns - at : 0);
+  }
+#if HAS_ADDEND
+  UNROLL for (int i = 0; i < ITEM_UNITS; ++i) {
+    int of = unit + i * ITEMS, at = column + of % (COLUMNS / 8) * 8, line = row + of / (COLUMNS / 8);
+    load_unit(units[i], lines.added + place_in(lines, at, line, z), columns_there(lines, t, of, at, line));
+  }
+#endif
+  float sums[BLOCKS_OF_ROWS][COLUMNS / 2];
+  multiply(sums, s, t, mine, lane);
+  if (TEAMS > 1) meet_teams(ITEMS);  // Of the stages, which the sums are put into, all have read.
+  share_sums(sums, s.at, mine, warp, lane);
+  reach_cluster();
+  await_cluster();
+  UNROLL for (int i = 0; i < ITEM_UNITS; ++i) {
+    int of = unit + i * ITEMS, j = of % (COLUMNS / 8), line = of / (COLUMNS / 8);
+    if (columns_there(lines, t, of, column + j * 8, row + line) > 0)
+      put_unit(shared + line * LINE_BYTES + j * 32, units[i], biases[i % BIAS_UNITS], after);
+  }
+  __syncwarp();
+  reach_cluster();  // Before the stores, which it would wait for.
+  UNROLL for (int i = 0; i < ITEM_UNITS; ++i) {
+    int of = unit + i * ITEMS, at = column + of % (COLUMNS / 8) * 8, line = row + of / (COLUMNS / 8);
+    store_unit(lines.made + place_in(lines, at, line, z), units[i], columns_there(lines, t, of, at, line));
+  }
+  __syncwarp();
+  await_cluster();  // A group's memory is there until all have read it.
+}
+#else
 // Of a part of the tile, and of some of its rows.
 INLINED void compute_tiles(const Boxes *c, const Boxes *y, const u8 *bias, Tiles t, After after, int tile, int part, int item, Stages s,
                            u32 addend) {
@@ -447,14 +531,20 @@ INLINED void compute_tiles(const Boxes *c, const Boxes *y, const u8 *bias, Tiles
   await_cluster();  // A group's memory is there until all have read it.
 }
 #endif
+#endif
 )kernel";
 
 /// The kernel, after all of the above.
 inline constexpr char kTileRun[] = R"kernel(
+#if DIRECT
+#define LINES_GIVEN , IN(T, added), OUT(T, made), int line_step, int matrix_step
+#else
+#define LINES_GIVEN
+#endif
 KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int depth, int row_tiles, int column_tiles, int tiles,
            int groups, int by_columns, int a_moves, int b_moves, int bias_step, int has_bias, int has_relu, float factor,
            float addend_factor, int pixels, int out_pixels, int out_width, int channels, int taps_across, int stride_y, int stride_x,
-           int top, int left, int dilation_y, int dilation_x, int b_is_constant) {
+           int top, int left, int dilation_y, int dilation_x, int b_is_constant LINES_GIVEN) {
   AT(bias);
   int group = (int)GROUP_ID(0) / PARTS, part = (int)GROUP_ID(0) % PARTS;
   Tiles whole = {columns, depth, row_tiles, column_tiles, tiles, groups, by_columns, 0, depth}, t = part_of(whole, part);
@@ -465,7 +555,11 @@ KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int
   int item = (int)LOCAL_ID(0), team = __shfl_sync(0xffffffffu, item / 128, 0);
   Stages s = {(local_address(memory) + 1023) & ~1023u, local_address(full), local_address(empty), 0, 0};
   if (item == 0) begin_barriers(s, local_address(addends));
+#if DIRECT
+  if (item == 32) prefetch_boxes(&a), prefetch_boxes(&b);
+#else
   if (item == 32) prefetch_boxes(&a), prefetch_boxes(&b), prefetch_boxes(&y);
+#endif
   BARRIER;
   BEGIN_NEXT;
   if (team == 0) {
@@ -479,7 +573,14 @@ KERNEL run(BOXES(a), BOXES(b), BOXES(c), BOXES(y), IN(T, bias), int columns, int
   }
   HAVE_MANY_REGISTERS;
   WAIT_FOR_TURN;
+#if DIRECT
+  AT(added);
+  AT(made);
+  Lines lines = {(const u8 *)added, (u8 *)made, pixels, line_step, matrix_step};
+  compute_tiles(lines, (const u8 *)bias, t, after, group, part, item, s);
+#else
   compute_tiles(&c, &y, (const u8 *)bias, t, after, group, part, item, s, local_address(addends));
+#endif
 }
 )kernel";
 
