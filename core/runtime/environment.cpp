@@ -345,6 +345,11 @@ void Environment::append_listed(DeviceSet& set, const SessionOptions& options,
     }
   }
   if (is_auto && opened.empty() && first) throw Error(*first);
+  warn_of(unopened, opened);
+}
+
+/// Of providers that did not open, where those called `opened` did.
+void Environment::warn_of(const std::vector<std::string>& unopened, const std::string& opened) {
   const std::string without =
       opened.empty() ? ""
                      : text("; providers=", opened, " does without it and without this warning");

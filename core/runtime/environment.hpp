@@ -65,6 +65,7 @@ class Environment {
   /// `is_auto`: nobody has named them; `insists`: all of them are needed all the same.
   void append_listed(DeviceSet& set, const SessionOptions& options,
                      const std::vector<ProviderChoice>& choices, bool is_auto, bool insists);
+  void warn_of(const std::vector<std::string>& unopened, const std::string& opened);
   void warn_once(const std::string& warning);
   void append_device(DeviceSet& set, const SessionOptions& options, const ProviderChoice& choice,
                      bool requested);

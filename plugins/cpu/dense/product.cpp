@@ -276,11 +276,10 @@ void Product::run_tiles(const TileArgs& all, const Panels::Panel& panel, const f
   };
   // Tiles of as many rows are one call, unless each one has its own padding.
   const bool is_whole = zeros == nullptr && activation_.in_registers();
-  if (high == nullptr) {
-    const int64_t most = is_whole ? run.rows : zeros != nullptr ? 1 : kTilesOfActivation;
-    for_equal_tiles(run.rows, tiles_->max_rows[panel.vectors], most, compute);
-    return;
-  }
+  const int64_t most_tiles = zeros != nullptr ? 1 : kTilesOfActivation;
+  if (high == nullptr)
+    return for_equal_tiles(run.rows, tiles_->max_rows[panel.vectors],
+                           is_whole ? run.rows : most_tiles, compute);
   const int64_t most = is_whole ? run.rows : kPartOfHighRows;
   for (int64_t begin = 0; begin < run.rows; begin += most)
     compute(begin, std::min(most, run.rows - begin), 1);

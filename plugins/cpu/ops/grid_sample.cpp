@@ -249,19 +249,25 @@ class GridSample {
       return count;
     }
 
-    template <class F, class Sum>
-    int axis_taps(F normalized, std::int64_t dim, std::int64_t* places, Sum* weights) const {
-      const F size = static_cast<F>(dim);
-      const F low = rule.align_corners ? F(0) : F(-0.5),
-              high = rule.align_corners ? size - 1 : size - F(0.5);
+    /// Where a point lies on an axis whose edges are `low` and `high`.
+    template <class F>
+    F point_of(F normalized, std::int64_t dim, F low, F high) const {
       F x = unnormalized(normalized, dim);
       if (rule.mode == Mode::Nearest) x = std::nearbyint(x);
       if (!(x > F(-1e9))) x = F(-1e9);  // NaN too: far outside
       if (x > F(1e9)) x = F(1e9);
       // A point between an edge and the middle of its element stays: its cubic weights count.
       if (rule.padding == Padding::Border && (x < low || x > high))
-        x = std::clamp(x, F(0), size - 1);
-      if (rule.padding == Padding::Reflection) x = reflect(x, low, high);
+        x = std::clamp(x, F(0), static_cast<F>(dim) - 1);
+      return rule.padding == Padding::Reflection ? reflect(x, low, high) : x;
+    }
+
+    template <class F, class Sum>
+    int axis_taps(F normalized, std::int64_t dim, std::int64_t* places, Sum* weights) const {
+      const F size = static_cast<F>(dim);
+      const F low = rule.align_corners ? F(0) : F(-0.5),
+              high = rule.align_corners ? size - 1 : size - F(0.5);
+      const F x = point_of(normalized, dim, low, high);
       std::int64_t first = static_cast<std::int64_t>(x);  // rounded down, without a call
       if (static_cast<F>(first) > x) --first;
       const F fraction = x - static_cast<F>(first);
