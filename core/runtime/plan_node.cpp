@@ -28,7 +28,6 @@ std::shared_ptr<PlanNode> PlanList::find(const PlanKey& key) {
     entries_.splice(asked_for_, entries_, place);
     asked_for_ = place;
     place->used = look_ups_;
-    place->comes_again = true;
     return place->node;
   }
   return nullptr;
@@ -36,7 +35,6 @@ std::shared_ptr<PlanNode> PlanList::find(const PlanKey& key) {
 
 void PlanList::push_front(Entry entry) {
   entry.used = look_ups_;
-  entry.comes_again = false;
   entries_.push_front(std::move(entry));
   try {
     places_.emplace(hash_of(entries_.front().key), entries_.begin());

@@ -25,7 +25,6 @@ class PlanList {
     PlanKey key;
     std::shared_ptr<PlanNode> node;
     std::uint64_t used = 0;  ///< in look-ups
-    bool comes_again = false;
   };
   using Place = std::list<Entry>::iterator;
 

@@ -9,6 +9,9 @@
 namespace backplane::cuda {
 namespace {
 
+constexpr int kItemBits =
+    16;  // of a word's writer; the rest is how often that had shown what it wrote
+
 void stop_item(const std::string& fault) { Fibers::all().stop(fault); }
 
 /// What is found while no item runs.
@@ -95,7 +98,6 @@ void GroupMemory::await(std::uint32_t at, std::uint32_t parity) {
 }
 
 void GroupMemory::write(std::uint32_t at, const void* from, std::uint32_t bytes) {
-  constexpr int kItemBits = 16;
   std::memcpy(place(at, bytes), from, bytes);
   const unsigned item = Fibers::all().item();
   for (std::uint32_t i = 0; i < bytes; i += sizeof(std::uint32_t))
@@ -114,7 +116,6 @@ std::uint16_t GroupMemory::element(std::uint32_t at) const {
 /// Copies see it as items have written it.
 void GroupMemory::be_free(std::uint32_t at, std::uint32_t bytes) {
   constexpr std::uint32_t kItem = 0xffff;
-  constexpr int kItemBits = 16;
   for (std::uint32_t i = at / 4; i < (at + bytes) / 4; ++i) {
     if (written_[i] == 0) continue;
     if (shown_[written_[i] & kItem] == written_[i] >> kItemBits)

@@ -17,7 +17,7 @@ constexpr char kBentWindow[] = R"kernel(
   i64 taps = k_1 * k_2, pixels = out_1 * out_2, first_channel = group * depth;
   REAL top = (REAL)(i0 / out_2 * s_1 - b_1), left = (REAL)(i0 % out_2 * s_2 - b_2);
   REAL sums[W];
-  UNROLL for (int e = 0; e < W; ++e) sums[e] = HAS_BIAS && filter + e < last ? BIAS(filter + e) : 0;
+  UNROLL for (int e = 0; e < W; ++e) sums[e] = filter + e < last ? BIAS(filter + e) : 0;
   for (i64 c = first_channel; c < first_channel + depth;) {
     i64 sharing = c / of_offset, end = (sharing + 1) * of_offset;
     if (end > first_channel + depth) end = first_channel + depth;
@@ -85,7 +85,7 @@ class DeformConv {
     walk.number("of_offset", x.dim(1) / rule_.offset_groups);
     add_numbers(walk, window);
     walk.real_type(type).define("T", type_code(type)).define("W", width);
-    walk.define("UNROLL", "_Pragma(\"unroll\")").define("HAS_BIAS", has_bias ? 1 : 0);
+    walk.define("UNROLL", "_Pragma(\"unroll\")");
     walk.define("BIAS(at)", has_bias ? "LOAD(T, bias, at)" : "0");
     walk.define("FACTOR(at)", has_mask ? "LOAD(T, mask, at)" : "1");
     walk.body = kBentWindow;
