@@ -186,6 +186,7 @@ class Inference {
   NodeId add_alone(const NodeProto& node, int since_version, Graph& graph);
   void propagate_shapes(NodeProto& node, const ::onnx::OpSchema& schema);
   bool may_be_shapes(const NodeProto& node) const;
+  bool cuts_at_known_places(const NodeProto& node) const;
   std::string words_of_inputs(const NodeProto& node) const;
   void write_back(GraphProto& graph, bool main);
   void drop_read(const GraphProto& graph);
@@ -447,8 +448,23 @@ bool Inference::may_be_shapes(const NodeProto& node) const {
   return true;
 }
 
+/// Whether what cuts a shape is known: ONNX's function takes bounds that it does not know for 0.
+bool Inference::cuts_at_known_places(const NodeProto& node) const {
+  const auto is_known = [this](const std::string& name) {
+    if (const auto shape = shapes_.find(name); shape != shapes_.end()) {
+      const auto& dims = shape->second.dim();
+      return std::all_of(dims.begin(), dims.end(), [](const auto& d) { return d.has_dim_value(); });
+    }
+    return name.empty() || data_.contains(name);
+  };
+  return std::all_of(node.input().begin(), node.input().end(), [&](const std::string& name) {
+    return &name == &node.input(0) || is_known(name);
+  });
+}
+
 void Inference::propagate_shapes(NodeProto& node, const ::onnx::OpSchema& schema) {
   if (!schema.has_data_propagation_function() || !may_be_shapes(node)) return;
+  if (node.op_type() == "Slice" && !cuts_at_known_places(node)) return;
   inference::DataPropagationContextImpl context(node, types_, data_, shapes_);
   try {
     schema.GetDataPropagationFunction()(context);

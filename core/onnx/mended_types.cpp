@@ -158,6 +158,20 @@ void mend_attention(const NodeProto& node, InferenceContext& context) {
 
 std::int64_t ceil_quotient(std::int64_t a, std::int64_t b) { return a / b + (a % b > 0 ? 1 : 0); }
 
+/// ONNX leaves out the rest of an `output_shape` from the first size on that is smaller than the input's.
+/// https://onnx.ai/onnx/operators/onnx__ConvTranspose.html
+void mend_conv_transpose(InferenceContext& context) {
+  const TensorShapeProto* from = shape_of(context.getInputType(0));
+  TypeProto& type = *context.getOutputType(0);
+  const TensorShapeProto* inferred = shape_of(&type);
+  const ::onnx::AttributeProto* sizes = context.getAttribute("output_shape");
+  if (sizes == nullptr || from == nullptr || inferred == nullptr) return;
+  if (sizes->ints_size() != from->dim_size() - 2 || inferred->dim_size() < 2) return;
+  TensorShapeProto& shape = *type.mutable_tensor_type()->mutable_shape();
+  for (int i = shape.dim_size() - 2; i < sizes->ints_size(); ++i)
+    shape.add_dim()->set_dim_value(sizes->ints(i));
+}
+
 /// How many windows of a pool with ceil_mode an axis has, of those that ONNX counts.
 std::int64_t windows_within(std::int64_t counted, std::int64_t size, std::int64_t stride,
                             std::int64_t pad_begin, bool is_same) {
@@ -255,6 +269,7 @@ void mend_output_types(const NodeProto& node, InferenceContext& context) {
   if (node.op_type() == "Einsum") return mend_einsum(context);
   if (node.op_type() == "Unsqueeze") return mend_unsqueeze(context);
   if (node.op_type() == "Attention") return mend_attention(node, context);
+  if (node.op_type() == "ConvTranspose") return mend_conv_transpose(context);
   if (node.op_type() == "STFT") return mend_stft(context);
   if (node.op_type() == "AveragePool" || node.op_type() == "LpPool" || node.op_type() == "MaxPool")
     return mend_pool(context);

@@ -41,6 +41,29 @@ TEST(Inference, CarriesShapeArithmetic) {
   }
 }
 
+// ONNX takes a bound that it does not know for 0.
+TEST(Inference, ShapesThatAreCutWhereNobodyKnowsAreUnknown) {
+  const auto inferred = [](const std::string& fed) {
+    auto model = model_of({node("Shape", {"x"}, {"shape"}),
+                           node("Slice", {"shape", "start", "end", "axes", "steps"}, {"target"}),
+                           node("Expand", {"x", "target"}, {"y"})});
+    auto& graph = *model.mutable_graph();
+    *graph.mutable_input(0) = value_info("x", {"batch", "6", "7"});
+    for (const auto& [name, value] :
+         std::map<std::string, std::int64_t>{{"start", 1}, {"end", 3}, {"axes", 0}, {"steps", 1}}) {
+      if (name == fed) {
+        *graph.add_input() = value_info(name, {"1"}, ::onnx::TensorProto::INT64);
+      } else {
+        *graph.add_initializer() = raw_tensor<std::int64_t>(name, 7, {1}, {value});
+      }
+    }
+    return shape_of(imported(model).graph, "y");
+  };
+  EXPECT_EQ(inferred(""), "tensor(float)[batch,6,7]");
+  for (const char* fed : {"start", "end", "axes", "steps"})
+    EXPECT_EQ(inferred(fed).find("batch"), std::string::npos) << fed << inferred(fed);
+}
+
 TEST(Inference, BelievesOperatorsMoreThanTheFile) {
   auto model = model_of(
       {node("Relu", {"x"}, {"a"}), node("NonZero", {"a"}, {"b"}), node("Cast", {"b"}, {"y"})});
@@ -181,6 +204,25 @@ TEST(Inference, WindowsThatBeginInThePaddingAreNotCounted) {
             "[1,3,1]");
   EXPECT_NE(pooled("MaxPool", 17, 2, {{"kernel_shape", {1}}, {"strides", {2}}}, nullptr, 2),
             "[1,3,2]");
+}
+
+// ONNX 1.23 leaves out the sizes from the first on that is smaller than the input's.
+TEST(Inference, TransposedConvolutionsMayMakeLessThanTheyGet) {
+  for (const std::vector<std::int64_t>& sizes :
+       std::vector<std::vector<std::int64_t>>{{4, 7}, {7, 4}, {3, 3}, {9, 9}}) {
+    auto conv = node("ConvTranspose", {"x", "w"}, {"y"});
+    ::onnx::AttributeProto* shape = conv.add_attribute();
+    shape->set_name("output_shape");
+    shape->set_type(::onnx::AttributeProto::INTS);
+    for (const std::int64_t size : sizes) shape->add_ints(size);
+    auto model = model_of({conv}, 11);
+    auto& graph = *model.mutable_graph();
+    *graph.mutable_input(0) = value_info("x", {"1", "2", "5", "5"});
+    *graph.add_input() = value_info("w", {"2", "3", "3", "3"});
+    EXPECT_EQ(
+        shape_of(imported(model).graph, "y"),
+        "tensor(float)[1,3," + std::to_string(sizes[0]) + "," + std::to_string(sizes[1]) + "]");
+  }
 }
 
 // ONNX 1.23 infers two sides where the attribute is left out.
