@@ -23,7 +23,8 @@ enum class Coordinates {
   TfCropAndResize
 };
 
-enum class Rounding { PreferFloor, PreferCeil, Floor, Ceil };
+/// Inward: down along an axis that grows, up along one that shrinks.
+enum class Rounding { PreferFloor, PreferCeil, Floor, Ceil, Inward };
 
 enum class Interpolation { Nearest, Linear, Cubic };
 
@@ -152,7 +153,9 @@ inline bool any_outside(const ResampleRule& rule, const AxisRequest& axis) {
 
 inline std::int64_t nearest_place(const ResampleRule& rule, const AxisRequest& axis,
                                   std::int64_t index) {
-  const std::int64_t at = round_place(rule.rounding, place_of(rule, axis, index));
+  const Rounding inward = axis.scale < 1 ? Rounding::Ceil : Rounding::Floor;
+  const Rounding rounding = rule.rounding == Rounding::Inward ? inward : rule.rounding;
+  const std::int64_t at = round_place(rounding, place_of(rule, axis, index));
   return std::clamp<std::int64_t>(at, 0, axis.input - 1);
 }
 

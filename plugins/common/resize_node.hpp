@@ -50,7 +50,8 @@ class ResizeNode {
     simple_ = node.is("Upsample") || node.since_version() < 11;
     if (simple_) {
       rule_.coordinates = Coordinates::Asymmetric;
-      rule_.rounding = Rounding::Floor;
+      // The text of Resize 10 does not say it, but its examples (test_resize_downsample_nearest) do.
+      rule_.rounding = node.is("Upsample") ? Rounding::Floor : Rounding::Inward;
       read_scale_attributes(node);
       return;
     }
