@@ -106,6 +106,17 @@ GraphCase any_half_layers(Random& random) {
 }
 const Sweep kHalfLayers("HalfWeights", "HalfLayers", 20, any_half_layers);
 
+/// Products of what only planning makes known: the node has its private form by then, and is evaluated as one.
+GraphCase known_product(Random& random) {
+  GraphWriter g(19, random);
+  const ElementType type = random.pick({ElementType::Float16, ElementType::BFloat16});
+  const std::string x = g.node("DequantizeLinear", {g.constant(i8({2, 3}, {1, -2, 3, 4, 5, -6})),
+                                                    g.constant(random.tensor(type, {}, 1, 2))});
+  const std::string w = g.constant(random.tensor(type, {3, 5}, -1, 1));
+  return g.done({g.node(random.one_in(2) ? "MatMul" : "Gemm", {x, w})}, {100000, 1000000});
+}
+const Sweep kKnownProduct("HalfWeights", "ProductOfConstants", 8, known_product);
+
 TEST(HalfWeights, ThoseOfModelsInHalvesAreReadAsTheyAre) {
   Random random(1);
   for (const auto& [type, word] : std::vector<std::pair<ElementType, std::string>>{

@@ -31,10 +31,10 @@ inline sdk::DataType weight_type_of(const sdk::Node& node, ProductPrecision prec
   return type == sdk::DataType::Float ? product_weights(precision) : type;
 }
 
-/// Weights that are read as they are have to be packed.
+/// Weights that are read as they are have to be packed. Where a node is evaluated while planning, the device's own kernel takes it.
 inline void check_weights(const sdk::Tensor& b, bool packed) {
   if (!packed && b.type() != sdk::DataType::Float)
-    sdk::invalid("weights of ", sdk::type_name(b.type()), " must be constant");
+    sdk::unsupported("weights of ", sdk::type_name(b.type()), " must be constant");
 }
 
 /// What the plan calls a product of packed weights.
