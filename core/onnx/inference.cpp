@@ -314,6 +314,9 @@ void Inference::infer(NodeProto& node,
     } else if (schema.has_type_and_shape_inference_function()) {
       schema.GetTypeAndShapeInferenceFunction()(context);
       infer_by_newest(node, schema, context);
+    } else if (domain.empty() && node.op_type() == "MeanVarianceNormalization") {
+      // Its body adds floats to whatever the input's type is.
+      ::onnx::propagateShapeAndTypeFromFirstInput(context);
     } else if (schema.HasFunction()) {
       infer_by_function(node, schema, context);
     } else if (custom == nullptr &&

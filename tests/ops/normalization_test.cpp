@@ -172,16 +172,27 @@ OpCase lp(Random& random) {
 }
 const Sweep kLp("Normalization", "Lp", 24, lp);
 
-OpCase mean_variance(Random& random) {
+OpCase mean_variance_of(ElementType type, Random& random) {
   OpCase row;
   row.node = {.op_type = "MeanVarianceNormalization", .opset = 13};
   if (random.one_in(2)) row.node.attributes = {{"axes", ints({1, 2, 3})}};
-  row.inputs = {random.tensor(
-      ElementType::Float, {random.integer(2, 5), random.integer(1, 5), random.integer(3, 9), 7})};
+  row.inputs = {
+      random.tensor(type, {random.integer(2, 5), random.integer(1, 5), random.integer(3, 9), 7})};
   row.tolerance = {256, 1024};
+  if (type == ElementType::Float16) row.tolerance = {2.0 * 8192, 2.0 * 8192};
+  if (type == ElementType::BFloat16) row.tolerance = {2.0 * 65536, 2.0 * 65536};
   return row;
 }
+
+OpCase mean_variance(Random& random) { return mean_variance_of(ElementType::Float, random); }
 const Sweep kMeanVariance("Normalization", "MeanVariance", 12, mean_variance);
+
+/// ONNX's body of the operator takes floats alone.
+OpCase mean_variance_of_others(Random& random) {
+  return mean_variance_of(
+      random.pick({ElementType::Double, ElementType::Float16, ElementType::BFloat16}), random);
+}
+const Sweep kOthers("Normalization", "MeanVarianceOfOtherTypes", 12, mean_variance_of_others);
 
 }  // namespace
 }  // namespace backplane::ops_test
