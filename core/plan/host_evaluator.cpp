@@ -139,6 +139,7 @@ bool HostEvaluator::prepare(HostKernel& host, const Node& node,
   request.inputs = shown_to_prepare(host.kernel, inputs, made);
   request.threads = threads_;
   request.flags = BP_CREATE_DETERMINISTIC;
+  request.packs = false;
   request.constant_inputs.resize(inputs.size());
   request.wanted_outputs = wanted_outputs(node);
   try {

@@ -181,6 +181,8 @@ bp_status* request_pack(bp_prepare_ctx* ctx, const bp_pack_request* request, std
     check_array(request->inputs, request->input_count, "the inputs of a pack request");
     check_alignment(request->alignment);
     const Plugin* library = c.request->kernel->library();
+    if (!c.request->packs)
+      throw Error(Code::Unsupported, "a kernel that packs its weights evaluates nothing");
     PackWish wish{request->key,   {},
                   request->bytes, std::max<std::uint64_t>(request->alignment, 64),
                   request->self,  request->pack};

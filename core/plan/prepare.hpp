@@ -78,6 +78,7 @@ struct PrepareRequest {
   std::vector<bool> wanted_outputs;
   bp_threads* threads = nullptr;
   std::uint64_t flags = 0;
+  bool packs = true;  ///< false: nobody would pack, so that who asks for it does not take the node
 };
 
 /// Which outputs a node does not leave out.

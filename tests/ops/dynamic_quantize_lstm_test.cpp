@@ -322,5 +322,18 @@ TEST(DynamicQuantizeLSTM, HoldsItsWeightsInBytesAlone) {
   EXPECT_LE(explained(session).device_weight_bytes, 2 * kColumns * (kSize + 64));
 }
 
+/// All is known while planning, and the host evaluates what it can then; but it packs no weights.
+TEST(DynamicQuantizeLSTM, RunsWhereAllItsInputsAreConstant) {
+  Random random(1);
+  GraphCase graph = to_graph(layer(random, {1, 3, 2, 5, 4}));
+  Session fed(model_of(graph, Form::Fixed), {{"providers", "cpu"}});
+  const std::vector<Tensor> expected = fed.run(graph.feeds, graph.outputs);
+  graph.constants.insert(graph.constants.end(), graph.feeds.begin(), graph.feeds.end());
+  graph.feeds.clear();
+  Session session(model_of(graph, Form::Fixed), {{"providers", "cpu"}, {"optimization", "none"}});
+  const std::vector<Tensor> got = session.run({}, graph.outputs);
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(got[i].bytes, expected[i].bytes) << i;
+}
+
 }  // namespace
 }  // namespace backplane::ops_test
