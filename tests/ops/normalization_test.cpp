@@ -102,11 +102,14 @@ OpCase group(Random& random) {
   Dims dims = image_dims(random, 3);
   const std::int64_t groups = random.pick<std::int64_t>({1, 2, 3});
   dims[1] = groups * random.integer(1, 4);
-  row.node = {.op_type = "GroupNormalization", .opset = 21, .attributes = {{"num_groups", groups}}};
+  const std::int64_t opset = random.pick<std::int64_t>({18, 20, 21});  // before 21 per group
+  row.node = {
+      .op_type = "GroupNormalization", .opset = opset, .attributes = {{"num_groups", groups}}};
   if (random.one_in(2)) row.node.attributes.push_back({"epsilon", 0.01f});
+  const Dims parameters{opset < 21 ? groups : dims[1]};
   row.inputs = {random.tensor(ElementType::Float, dims),
-                constant(random.tensor(ElementType::Float, {dims[1]})),
-                constant(random.tensor(ElementType::Float, {dims[1]}))};
+                constant(random.tensor(ElementType::Float, parameters)),
+                constant(random.tensor(ElementType::Float, parameters))};
   row.tolerance = {256, 4096};
   return row;
 }
