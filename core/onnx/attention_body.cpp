@@ -36,17 +36,31 @@ Name with_sink(BodyWriter& body, const Name& scores, const Name& unmasked, const
 
 }  // namespace
 
+namespace {
+
+/// 1 / sqrt(width), of a width in float.
+Name inverse_root(BodyWriter& body, const Name& width, DataType type) {
+  const Name scale = body.op("Reciprocal", {body.op("Sqrt", {width})});
+  return type == DataType::Float ? scale : body.cast(scale, type);
+}
+
+}  // namespace
+
 Name scale_of(BodyWriter& body, std::int64_t width, DataType type) {
   const float given = body.float_of("scale", 0);
   if (given == 1) return "";
   if (given != 0) return body.scalar(type, given);
   // Computed once, with everything that depends on constants alone.
-  const Name root = body.op("Sqrt", {body.scalar(DataType::Float, static_cast<double>(width))});
-  const Name scale = body.op("Reciprocal", {root});
-  return type == DataType::Float ? scale : body.cast(scale, type);
+  return inverse_root(body, body.scalar(DataType::Float, static_cast<double>(width)), type);
+}
+
+Name scale_of(BodyWriter& body, const HeadRows& rows, std::int64_t width, DataType type) {
+  if (width != kOpenWidth || body.float_of("scale", 0) != 0) return scale_of(body, width, type);
+  return inverse_root(body, body.cast(body.size_of(rows.value, -1), DataType::Float), type);
 }
 
 HeadRows rows_of(BodyWriter& body, const Name& value, std::int64_t heads, std::int64_t width) {
+  static_assert(kOpenWidth == -1, "what Reshape finds out by itself");
   return {body.reshape(value, {0, 0, heads, width}), false};
 }
 
@@ -72,7 +86,8 @@ Name attention(BodyWriter& body, const AttentionParts& parts) {
   Name weights = body.op("Softmax", {scores}, {{"axis", -1}});
   if (!parts.sink.empty()) weights = body.slice(weights, 3, 0, -1);
   const Name y = body.op("MatMul", {weights, by_head(body, v)});
-  return body.reshape(body.transpose(y, {0, 2, 1, 3}), {0, 0, parts.heads * parts.v_width});
+  const std::int64_t hidden = parts.v_width == kOpenWidth ? -1 : parts.heads * parts.v_width;
+  return body.reshape(body.transpose(y, {0, 2, 1, 3}), {0, 0, hidden});
 }
 
 Name mask_of(BodyWriter& body, const Name& seen, DataType type, double hidden) {

@@ -13,13 +13,16 @@ struct HeadRows {
   bool is_by_head = false;  ///< the latter
 };
 
+/// A width that is known in a run alone.
+inline constexpr std::int64_t kOpenWidth = -1;
+
 /// One attention: Softmax(scale * q k' + mask) v.
 struct AttentionParts {
   DataType type = DataType::None;  ///< None: that of input 0
   HeadRows q, k, v;
   std::int64_t heads = 1, kv_heads = 1;
-  std::int64_t width = 1;    ///< of a head of q and k
-  std::int64_t v_width = 1;  ///< of v
+  std::int64_t width = 1;    ///< of a head of q and k; kOpenWidth where heads == kv_heads
+  std::int64_t v_width = 1;  ///< of v; likewise
   BodyWriter::Name scale;    ///< of the scores, see scale_of; "": 1
   float softcap = 0;         ///< scores are bent to stay below; 0: not
   BodyWriter::Names masks;   ///< added to the scores, broadcast to [batch, heads, queries, keys]
@@ -32,6 +35,9 @@ BodyWriter::Name attention(BodyWriter& body, const AttentionParts& parts);
 
 /// The node's attribute `scale`, or 1 / sqrt(width).
 BodyWriter::Name scale_of(BodyWriter& body, std::int64_t width, DataType type);
+/// The same of rows, whose width may be kOpenWidth.
+BodyWriter::Name scale_of(BodyWriter& body, const HeadRows& rows, std::int64_t width,
+                          DataType type);
 
 /// [batch, positions, heads * width] as rows.
 HeadRows rows_of(BodyWriter& body, const BodyWriter::Name& value, std::int64_t heads,

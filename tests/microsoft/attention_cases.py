@@ -74,6 +74,15 @@ def multi_head():
     total[:, 3] = 1
     yield Case("past_padding", op, [q, k, v, None, total, None, *past], heads, three, open_axes=opened, rtol=1e-3)
     yield Case("present", op, [q, k, v], heads, three, **more)
+    wide = {"open_axes": {0: (0, 1, 2), 1: (0, 1, 2), 2: (0, 1, 2), 3: (0,), 4: (0, 1), 6: (0, 2, 3), 7: (0, 2, 3)},
+            "forms": ("symbolic",), "rtol": 1e-3, "atol": 1e-5}
+    yield Case("open_width", op, [q, k, v], heads, **wide)
+    yield Case("open_width_scale", op, [q, reals(2, 7, 24), reals(2, 7, 18), reals(66)], {**heads, "scale": 0.3}, half=True, **wide)
+    yield Case("open_width_everything", op, [q, k, v, bias, total, None, *past], {**heads, "unidirectional": 1}, three, **wide)
+    wide["open_axes"] = {k: (0, 1, 2, 3, 4) for k in range(3)}
+    yield Case("open_width_packed", op, [reals(2, 5, 3, 3, 8)], heads, expected=lambda x: tuple(apart(x)), **wide)
+    yield Case("open_width_packed_kv", op, [q, reals(2, 7, 3, 2, 8)], heads, expected=lambda _, x: tuple(apart(x)), **wide)
+    yield Case("open_width_made_kv", op, [q, reals(2, 3, 7, 8), reals(2, 3, 7, 8, seed=1)], heads, **wide)
     step = [reals(2, 1, 24), reals(2, 1, 24, seed=1), reals(2, 1, 24, seed=2)]
     yield Case("step", op, [*step, None, None, None, *past], heads, three, open_axes=opened, rtol=1e-3)
 
@@ -112,6 +121,12 @@ def merged():
     yield Case("present", op, [x, w, b], heads, both, **more)
     yield Case("bias", op, [x, w, b, None, None, reals(2, 3, 5, 5)], heads, **more)
     yield Case("bias_one", op, [x, w, b, mask, None, reals(1, 3, 5, 5)], heads, **more)
+    wide = {"open_axes": {**opened, 0: (0, 1, 2), 1: (0, 1), 2: (0,), 4: (1, 3, 4)}, "forms": ("symbolic",), "rtol": 1e-3, "atol": 1e-5}
+    yield Case("open_width", op, [x, w, b], heads, half=True, **wide)
+    yield Case("open_width_past", op, [x, w, b, total, past], {**heads, "unidirectional": 1}, both, **wide)
+    yield Case("open_width_widths", op, [x, reals(16, 66, scale=0.3), reals(66)], {**heads, "qkv_hidden_sizes": [24, 24, 18]}, **wide)
+    wide["open_axes"] = {0: (0, 1, 2), 1: (0, 1)}
+    yield Case("open_weights", op, [x, w, b], heads, **wide)
 
 
 def group_query():

@@ -133,6 +133,8 @@ def attentions():
     yield Case("columns", op, [*given[:4], many, ones, zero(np.uint8)], heads, **more)
     past = reals(2, 2, 2, 3, 8)
     yield Case("past", op, [*given, None, zero(np.uint8), zero(np.int8, 0), past], {**heads, "unidirectional": 1}, (True, True), **more)
+    wide = {**more, "constants": (3, 4, 6, 7), "open_axes": {0: (0, 1, 2), 1: (0, 1), 2: (0,)}, "forms": ("symbolic",)}
+    yield Case("open_width", op, [*given, None, zero(np.uint8), zero(np.int8, 0)], heads, **wide)
 
 
 def recurrent():

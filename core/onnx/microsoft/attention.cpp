@@ -1,4 +1,7 @@
 // Attention, MultiHeadAttention: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+#include <cstdint>
+#include <optional>
+
 #include "core/onnx/attention_body.hpp"
 #include "core/onnx/function_operator.hpp"
 #include "core/onnx/projected_attention.hpp"
@@ -13,29 +16,29 @@ void write_attention(BodyWriter& body) {
   attention.mask_input = 3;
   attention.past_input = 4;
   attention.bias_input = 5;
-  attention.projected_width = body.needed_dim(1, 1, "the width of its heads");
+  attention.projected_width = projected_width(body);
   if (body.has_input(6))
     body.refuse("its input past_sequence_length is given, for buffers of past and present in one");
   const Name product = body.op("MatMul", {body.in(0), body.in(1)});
   write_projected_attention(body, body.add_if(product, body.in(2)), attention);
 }
 
-/// The inputs of a MultiHeadAttention as rows of heads.
+/// The inputs of a MultiHeadAttention as rows of heads; widths may be kOpenWidth.
 struct MultiHeads {
   HeadRows q, k, v;
   std::int64_t width, v_width;
 };
 
-/// A third of the bias, to be added to [batch, positions, heads, width] or to [batch, positions, heads * width].
-Name bias_part(BodyWriter& body, std::int64_t from, std::int64_t to) {
-  return body.has_input(3) ? body.slice(body.in(3), 0, from, to) : Name();
+/// What comes of `hidden` for each head.
+std::int64_t head_width(std::optional<std::int64_t> hidden, std::int64_t heads) {
+  return hidden ? *hidden / heads : kOpenWidth;
 }
 
 MultiHeads packed_heads(BodyWriter& body, std::int64_t heads) {
   const bool is_all = body.rank(0) == 5;
   MultiHeads result{};
   const std::size_t packed = is_all ? 0 : 1;
-  result.width = body.needed_dim(packed, 4, "the width of its heads");
+  result.width = body.dim(packed, 4).value_or(kOpenWidth);
   result.v_width = result.width;
   if (body.has_input(3)) body.refuse("it has a bias, and its inputs are packed");
   const auto parts =
@@ -51,28 +54,44 @@ MultiHeads packed_heads(BodyWriter& body, std::int64_t heads) {
   return result;
 }
 
+/// The parts of the bias, to be added to [batch, positions, heads * width].
+struct BiasParts {
+  Name q, k, v;  ///< "": none
+};
+
+BiasParts bias_parts(BodyWriter& body, std::optional<std::int64_t> hidden,
+                     std::optional<std::int64_t> v_hidden, bool has_keys) {
+  if (!body.has_input(3)) return {};
+  const auto part = [&](const Name& from, const Name& to) {
+    return body.slice(body.in(3), 0, from, to);
+  };
+  const Name one = hidden ? body.ints({*hidden}) : body.input_size(0, -1);
+  const Name q = part(body.ints({0}), one);
+  if (!has_keys) return {q, "", ""};
+  const Name two = hidden ? body.ints({2 * *hidden}) : body.add(one, one);
+  const Name end = body.ints({hidden && v_hidden ? 2 * *hidden + *v_hidden : INT64_MAX});
+  return {q, part(one, two), part(two, end)};
+}
+
 MultiHeads apart_heads(BodyWriter& body, std::int64_t heads) {
-  const std::int64_t hidden = body.needed_dim(0, -1, "the width of its heads");
-  MultiHeads result{};
-  result.width = hidden / heads;
   if (!body.has_input(1) || !body.has_input(2))
     invalid("key and value are left out, though query is not packed");
   const bool is_made = body.rank(1) == 4;  // keys of somewhere else
-  const std::int64_t v_last = body.needed_dim(2, -1, "the width of its values");
-  result.v_width = is_made ? v_last : v_last / heads;
-  const std::int64_t v_hidden = result.v_width * heads;
-  result.q =
-      rows_of(body, body.add_if(body.in(0), bias_part(body, 0, hidden)), heads, result.width);
+  std::optional<std::int64_t> hidden = body.dim(0, -1);
+  if (!hidden && !is_made) hidden = body.dim(1, -1);
+  const std::optional<std::int64_t> v_last = body.dim(2, -1);
+  MultiHeads result{};
+  result.width = head_width(hidden, heads);
+  result.v_width = is_made ? v_last.value_or(kOpenWidth) : head_width(v_last, heads);
+  const BiasParts bias = bias_parts(body, hidden, v_last, !is_made);
+  result.q = rows_of(body, body.add_if(body.in(0), bias.q), heads, result.width);
   if (is_made) {
     result.k = {body.in(1), true};
     result.v = {body.in(2), true};
     return result;
   }
-  result.k = rows_of(body, body.add_if(body.in(1), bias_part(body, hidden, 2 * hidden)), heads,
-                     result.width);
-  result.v =
-      rows_of(body, body.add_if(body.in(2), bias_part(body, 2 * hidden, 2 * hidden + v_hidden)),
-              heads, result.v_width);
+  result.k = rows_of(body, body.add_if(body.in(1), bias.k), heads, result.width);
+  result.v = rows_of(body, body.add_if(body.in(2), bias.v), heads, result.v_width);
   return result;
 }
 
@@ -114,7 +133,7 @@ void write_multi_head_attention(BodyWriter& body) {
   const DataType type = body.type(0);
   const Name queries = body.input_size(0, 1);
   const auto keys = [&] { return body.size_of(parts.k.value, parts.k.is_by_head ? 2 : 1); };
-  parts.scale = scale_of(body, in.width, type);
+  parts.scale = scale_of(body, in.q, in.width, type);
   if (body.has_input(5)) parts.masks.push_back(body.in(5));
   if (body.has_input(4)) {
     const double hidden = body.float_of("mask_filter_value", kHiddenKey);

@@ -73,7 +73,7 @@ void write_qattention(BodyWriter& body) {
   ProjectedAttention attention;
   attention.mask_input = 5;
   attention.past_input = 8;
-  attention.projected_width = body.needed_dim(1, 1, "the width of its heads");
+  attention.projected_width = projected_width(body);
   attention.type = body.type(2);
   const Name product = scaled_product(body, {body.in(0), body.in(1), body.in(6), body.in(7)},
                                       body.in(3), body.in(4), attention.type);
