@@ -196,19 +196,21 @@ def layer(folder, random, op_type, kind, dims, axis, has_bias=True, statistics=F
     save(folder, name, node, 17 if op_type == "LayerNormalization" else 23, inputs, outputs, 4 * tolerance)
 
 
-def groups(folder, random, op_type, kind, dims, count):
+def groups(folder, random, op_type, kind, dims, count, opset=21):
     _, code, tolerance = FLOATS[kind]
     channels = dims[1]
     count = channels if op_type == "InstanceNormalization" else count
     x = rounded(random.uniform(-2, 2, dims) + 3, kind)
-    scale, bias = (rounded(random.uniform(-1, 1, channels), kind) for _ in range(2))
+    is_by_group = op_type == "GroupNormalization" and opset < 21
+    scale, bias = (rounded(random.uniform(-1, 1, count if is_by_group else channels), kind) for _ in range(2))
     rows = x.reshape(dims[0], count, int(np.prod(dims[1:])) // count)
     mean, variance = rows.mean(2, keepdims=True), rows.var(2, keepdims=True)
     whole = (1, channels) + (1,) * (len(dims) - 2)
-    y = ((rows - mean) / np.sqrt(variance + 1e-5)).reshape(dims) * scale.reshape(whole) + bias.reshape(whole)
+    a, b = (np.repeat(one, channels // len(one)).reshape(whole) for one in (scale, bias))
+    y = ((rows - mean) / np.sqrt(variance + 1e-5)).reshape(dims) * a + b
     more = {} if op_type == "InstanceNormalization" else {"num_groups": count}
-    save(folder, f"{op_type}_{kind}_{'x'.join(map(str, dims))}_{count}",
-         helper.make_node(op_type, ["x", "scale", "bias"], ["y"], **more), 21 if more else 6,
+    save(folder, f"{op_type}_{kind}_{'x'.join(map(str, dims))}_{count}" + ("_by_group" if is_by_group else ""),
+         helper.make_node(op_type, ["x", "scale", "bias"], ["y"], **more), opset if more else 6,
          [("x", x, code), ("scale", scale, code), ("bias", bias, code)], [("y", rounded(y, kind), code)], 4 * tolerance)
 
 
@@ -323,6 +325,7 @@ def write_all(folder):
     for kind, dims, count in (("f32", (2, 6, 5, 5), 3), ("f16", (1, 8, 8, 8), 2), ("f64", (2, 4, 9), 4),
                               ("f32", (1, 32, 64, 64), 4), ("bf16", (2, 4, 16), 1), ("f32", (0, 4, 3), 2)):
         groups(folder, random, "GroupNormalization", kind, dims, count)
+        groups(folder, random, "GroupNormalization", kind, dims, count, 18)
         if kind != "bf16":  # ONNX's has none
             groups(folder, random, "InstanceNormalization", kind, dims, count)
     write_scans(folder, random)
