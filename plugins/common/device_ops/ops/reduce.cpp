@@ -32,9 +32,11 @@ struct Row {
   const char* finish;
 };
 
+constexpr const char* kMean = "acc / (ACC)depth";
+
 constexpr Row kRows[] = {
     {"ReduceSum", "0", "(a) + (v)", "(a) + (b)", "acc"},
-    {"ReduceMean", "0", "(a) + (v)", "(a) + (b)", "acc / (ACC)depth"},
+    {"ReduceMean", "0", "(a) + (v)", "(a) + (b)", kMean},
     {"ReduceProd", "1", "(a) * (v)", "(a) * (b)", "acc"},
     {"ReduceL1", "0", "(a) + ((v) < 0 ? -(v) : (v))", "(a) + (b)", "acc"},
     {"ReduceL2", "0", "(a) + (v) * (v)", "(a) + (b)", "sqrt((ROOT)acc)"},
@@ -43,7 +45,7 @@ constexpr Row kRows[] = {
     {"ReduceMax", "LEAST", "GREATER(a, v)", "GREATER(a, b)", "acc"},
     {"ReduceMin", "GREATEST", "LESS(a, v)", "LESS(a, b)", "acc"},
     {"ReduceLogSumExp", "LEAST", "GREATER(a, v)", "GREATER(a, b)", nullptr},
-    {"GlobalAveragePool", "0", "(a) + (v)", "(a) + (b)", "acc / (ACC)depth"},
+    {"GlobalAveragePool", "0", "(a) + (v)", "(a) + (b)", kMean},
     {"GlobalMaxPool", "LEAST", "GREATER(a, v)", "GREATER(a, b)", "acc"},
 };
 
@@ -149,6 +151,11 @@ void define_order(Walk& walk) {
   walk.define("LESS(a, b)", "((a) < (b) || (a) != (a) ? (a) : (b))");
 }
 
+/// What is done to a fold. The mean of no integers is 0, as on the CPU: a processor may end the process that divides by 0.
+const char* finish_of(const Row& row, DataType type, std::int64_t depth) {
+  return row.finish == kMean && depth == 0 && !is_float(type) ? "acc" : row.finish;
+}
+
 void add_reduction(Work& work, const Row& row, DataType type, const Division& division) {
   Walk walk(division.kept.dims);
   const DataType made = division.made(type);
@@ -171,7 +178,8 @@ void add_reduction(Work& work, const Row& row, DataType type, const Division& di
       sdk::message("  i64 base = ", base, ";\n  ACC acc = START;\n",
                    fold_loops(rank, "  acc = fold_row(x + row, row_n, row_stride, acc);\n"));
   if (row.finish != nullptr) {
-    text += sdk::message("  STORE(TY, y, ", target, ", ", row.finish, ");");
+    text +=
+        sdk::message("  STORE(TY, y, ", target, ", ", finish_of(row, type, division.depth), ");");
   } else {
     // log(sum(exp(v))) = m + log(sum(exp(v - m))) with m the greatest, so that nothing overflows.
     const std::string again =
