@@ -40,7 +40,7 @@ struct HardSigmoid {
   float alpha, beta;
   HWY_INLINE Vector operator()(Tag d, Vector x) const {
     const Vector y = hn::MulAdd(hn::Set(d, alpha), x, hn::Set(d, beta));
-    return hn::Max(hn::Zero(d), hn::Min(hn::Set(d, 1.0f), y));
+    return at_least(hn::Zero(d), at_most(hn::Set(d, 1.0f), y));
   }
 };
 struct Silu {
@@ -120,7 +120,7 @@ HWY_NOINLINE void apply_rows(const Functor& f, float* x, int64_t stride, int64_t
     for (; i + kLanes <= columns; i += kLanes) hn::StoreU(f(d, hn::LoadU(d, x + i)), d, x + i);
     if (i < columns) {
       const auto mask = hn::FirstN(d, static_cast<size_t>(columns - i));
-      hn::BlendedStore(f(d, load_first(mask, d, x + i)), mask, d, x + i);
+      store_first(mask, d, f(d, load_first(mask, d, x + i)), x + i);
     }
   }
 }
@@ -160,7 +160,7 @@ HWY_NOINLINE void scale_shift_rows(const Functor& f, const float* x, int64_t x_s
         const auto mask = hn::FirstN(d, static_cast<size_t>(columns - c));
         const Vector a = scale ? load_first(mask, d, scale + c) : hn::Set(d, 1.0f);
         const Vector b = shift ? load_first(mask, d, shift + c) : hn::Zero(d);
-        hn::BlendedStore(f(d, hn::MulAdd(load_first(mask, d, x + c), a, b)), mask, d, y + c);
+        store_first(mask, d, f(d, hn::MulAdd(load_first(mask, d, x + c), a, b)), y + c);
       }
     }
   }
@@ -187,7 +187,7 @@ HWY_NOINLINE void add_rows(const Functor& f, const float* a, int64_t a_stride, c
     if (c < columns) {
       const auto mask = hn::FirstN(d, static_cast<size_t>(columns - c));
       const Vector sum = hn::Add(load_first(mask, d, a + c), load_first(mask, d, b + c));
-      hn::BlendedStore(f(d, sum), mask, d, y + c);
+      store_first(mask, d, f(d, sum), y + c);
     }
   }
 }

@@ -200,7 +200,7 @@ HWY_INLINE void store_columns(Vector32 v0, Vector32 v1, std::int64_t width, void
 HWY_INLINE void copy_part(const std::uint8_t* from, std::int64_t n, std::uint8_t* to) {
   if (kColumns > 16 && n > 16) {
     std::memcpy(to, from, static_cast<std::size_t>(n));
-  } else if (n >= 8) {
+  } else if (kColumns > 8 && n >= 8) {
     std::memcpy(to, from, 8);
     std::memcpy(to + n - 8, from + n - 8, 8);
   } else if (n >= 4) {

@@ -164,7 +164,7 @@ HWY_INLINE float exponentials(const float* x, float* y, int64_t columns, float m
   if (i < columns) {
     const auto mask = hn::FirstN(d, static_cast<size_t>(columns - i));
     const Vector e = hn::Exp(d, hn::Sub(load_first(mask, d, x + i), m));
-    hn::BlendedStore(e, mask, d, y + i);
+    store_first(mask, d, e, y + i);
     sum = hn::Add(sum, hn::IfThenElseZero(mask, e));
   }
   return hn::GetLane(hn::SumOfLanes(d, sum));
@@ -240,8 +240,8 @@ void moments(const float* x, int64_t pixels, int64_t channels, float* mean, floa
   if (c == channels) return;
   const auto mask = hn::FirstN(d, static_cast<size_t>(channels - c));
   channel_moments([&](const float* from) HWY_ATTR { return load_first(mask, d, from); },
-                  [&](Vector v, float* to) HWY_ATTR { hn::BlendedStore(v, mask, d, to); }, x + c,
-                  pixels, channels, mean + c, squares + c);
+                  [&](Vector v, float* to) HWY_ATTR { store_first(mask, d, v, to); }, x + c, pixels,
+                  channels, mean + c, squares + c);
 }
 
 }  // namespace

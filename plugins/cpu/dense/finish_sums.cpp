@@ -10,6 +10,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "plugins/cpu/kernels/vector_math-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {
 
@@ -74,9 +76,8 @@ HWY_INLINE void finish_vector(const FinishSums& finish, const Line& line, std::i
     Vector value = hn::Mul(hn::ConvertTo(d, sum), hn::Mul(hn::Set(d, to.factor), scale));
     if (to.bias != nullptr) value = hn::Add(value, hn::LoadU(d, to.bias + column));
     if (line.residual != nullptr) value = hn::Add(value, hn::LoadU(d, line.residual + column));
-    // NaN comes through: it is the second operand.
-    value = hn::Min(hn::Set(d, to.activation.hi()), value);
-    value = hn::Max(hn::Set(d, to.activation.lo()), value);
+    value = at_most(hn::Set(d, to.activation.hi()), value);
+    value = at_least(hn::Set(d, to.activation.lo()), value);
     hn::StoreU(value, d, static_cast<float*>(y));
   }
 }

@@ -9,10 +9,11 @@
 namespace backplane::cpu {
 namespace {
 
+#if defined(__x86_64__)
 /// Whether the processor has tiles of bytes and of bfloat16, and Linux lets the process use them: it saves their 8 KiB for
 /// those alone that ask. https://docs.kernel.org/arch/x86/xstate.html
 bool has_tiles() {
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__linux__)
   constexpr unsigned kLeaf = 7, kAmxBf16 = 1u << 22, kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
   constexpr unsigned kAll = kAmxBf16 | kAmxTile | kAmxInt8;
   constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
@@ -24,6 +25,7 @@ bool has_tiles() {
   return false;
 #endif
 }
+#endif
 
 }  // namespace
 

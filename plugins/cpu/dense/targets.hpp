@@ -3,9 +3,12 @@
 // needed here: this header holds macros alone.)
 #pragma once
 
-// Three levels are enough: AVX-512, AVX2 with FMA, and plain C++ as the last resort.
+// Vectors whose size is known at run time alone cannot be elements or members, which is how tiles hold their sums.
+#define BP_SIZELESS_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+
+// On x86-64 three levels are enough: AVX-512, AVX2 with FMA, and plain C++ as the last resort. On Arm there is NEON.
 #ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | BP_SIZELESS_TARGETS)
 #endif
 
 // To be used in an HWY_ONCE part as the body of a function: returns `call` of the target for `isa`.

@@ -148,6 +148,19 @@ struct Panel {
   }
 };
 
+// x86 sums the products of a pair itself. Elsewhere a lane holds those of one number until it is summed with its neighbour,
+// so that what a sum starts with comes in after that.
+constexpr bool kSumsPairs = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
+
+HWY_INLINE Vector32 first_sums(const std::int32_t* start) {
+  return kSumsPairs ? hn::LoadU(Tag32(), start) : hn::Zero(Tag32());
+}
+
+HWY_INLINE Vector32 whole_sums(Vector32 sums, Vector32 more, const std::int32_t* start) {
+  const Vector32 whole = hn::RearrangeToOddPlusEven(sums, more);
+  return kSumsPairs ? whole : hn::Add(whole, hn::LoadU(Tag32(), start));
+}
+
 /// kPanel: the vectors of a panel.
 template <int kRows, PanelForm kForm, bool kRaw, int kPanel>
 HWY_INLINE HWY_ATTR void sum_tile(const TileU8Args& args, const std::int16_t* HWY_RESTRICT x,
@@ -159,7 +172,7 @@ HWY_INLINE HWY_ATTR void sum_tile(const TileU8Args& args, const std::int16_t* HW
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
     for (int j = 0; j < kPanel; ++j) {
-      sums[i][j] = kRaw ? hn::Zero(d32) : hn::LoadU(d32, args.columns.start + j * kLanes);
+      sums[i][j] = kRaw ? hn::Zero(d32) : first_sums(args.columns.start + j * kLanes);
       more[i][j] = hn::Zero(d32);
     }
   }
@@ -181,7 +194,8 @@ HWY_INLINE HWY_ATTR void sum_tile(const TileU8Args& args, const std::int16_t* HW
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
     for (int j = 0; j < kPanel; ++j) {
-      sums[i][j] = hn::RearrangeToOddPlusEven(sums[i][j], more[i][j]);
+      sums[i][j] = kRaw ? hn::RearrangeToOddPlusEven(sums[i][j], more[i][j])
+                        : whole_sums(sums[i][j], more[i][j], args.columns.start + j * kLanes);
     }
   }
 }
@@ -248,7 +262,7 @@ void widen_pixels(const PixelRowsU8& rows, bool x_signed, std::int16_t* y) {
   const auto flip = static_cast<std::uint8_t>(x_signed ? 0x80 : 0);
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   const hn::FixedTag<std::uint8_t, 16> d8;
-  const hn::Rebind<std::int16_t, decltype(d8)> d16;
+  const hn::FixedTag<std::int16_t, std::min(16, HWY_MAX_BYTES / 2)> d16;
   HWY_ALIGN std::uint8_t places[16] = {};
   for (std::int64_t i = 0; i < 4 * rows.channels; ++i)
     places[i] = static_cast<std::uint8_t>(i / rows.channels * 4 + i % rows.channels);
@@ -264,8 +278,14 @@ void widen_pixels(const PixelRowsU8& rows, bool x_signed, std::int16_t* y) {
         for (std::int64_t k = 0; k < std::min<std::int64_t>(4, rows.pixels - p); ++k)
           widen_bytes(from + 4 * (p + k), rows.channels, flip, to + (p + k) * rows.channels);
 #else
-        const auto x = hn::TableLookupBytes(hn::LoadU(d8, from + 4 * p), numbers);
-        hn::StoreU(hn::PromoteTo(d16, hn::Xor(x, flips)), d16, to + p * rows.channels);
+        const auto x = hn::Xor(hn::TableLookupBytes(hn::LoadU(d8, from + 4 * p), numbers), flips);
+        std::int16_t* pixels = to + p * rows.channels;
+#if HWY_MAX_BYTES == 16
+        hn::StoreU(hn::PromoteTo(d16, hn::LowerHalf(x)), d16, pixels);
+        hn::StoreU(hn::PromoteTo(d16, hn::UpperHalf(hn::Half<decltype(d8)>(), x)), d16, pixels + 8);
+#else
+        hn::StoreU(hn::PromoteTo(d16, x), d16, pixels);
+#endif
 #endif
       }
     }
@@ -379,7 +399,7 @@ HWY_INLINE void depthwise_unit(const DepthwiseU8Args& args, const Finish& finish
   Vector32 sums[kVectors];
   Vector32 more[kVectors];
   for (int j = 0; j < kVectors; ++j) {
-    sums[j] = hn::LoadU(d32, columns.start + j * kLanes);
+    sums[j] = first_sums(columns.start + j * kLanes);
     more[j] = hn::Zero(d32);
   }
   const std::int64_t taps = kTaps > 0 ? kTaps : args.taps;
@@ -393,9 +413,9 @@ HWY_INLINE void depthwise_unit(const DepthwiseU8Args& args, const Finish& finish
     sums[1] = hn::ReorderWidenMulAccumulate(d32, hn::InterleaveUpper(d16, a, b),
                                             hn::LoadU(d16, weights + kColumns), sums[1], more[1]);
   }
-  store_sums(hn::RearrangeToOddPlusEven(sums[0], more[0]),
-             hn::RearrangeToOddPlusEven(sums[1], more[1]), load_scales(columns), *args.finish,
-             finish, width, out);
+  store_sums(whole_sums(sums[0], more[0], columns.start),
+             whole_sums(sums[1], more[1], columns.start + kLanes), load_scales(columns),
+             *args.finish, finish, width, out);
 }
 #endif
 

@@ -30,7 +30,7 @@ struct Whole {
 struct Part {
   hn::Mask<Tag> mask;
   HWY_INLINE Vector load(const float* p) const { return load_first(mask, Tag(), p); }
-  HWY_INLINE void store(Vector v, float* p) const { hn::BlendedStore(v, mask, Tag(), p); }
+  HWY_INLINE void store(Vector v, float* p) const { store_first(mask, Tag(), v, p); }
 };
 
 /// The operations, over kPixels neighbouring pixels and one vector of channels from `c` on.

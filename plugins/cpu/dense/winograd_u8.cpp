@@ -32,6 +32,9 @@ Number operator-(Number a, Number b) {
 #else
 template <class V>
 struct Number {
+  // Constructors that are implied are not compiled for the target.
+  HWY_ATTR Number() {}
+  HWY_ATTR Number(V of) : value(of) {}
   V value;
 };
 template <class V>

@@ -98,11 +98,11 @@ static_assert(kLanes <= PoolLines::kBeyond);
 template <bool kMax>
 HWY_INLINE Vector combined(Vector have, Vector more) {
   if constexpr (kMax) {
-#if HWY_TARGET == HWY_EMU128
-    return hn::IfThenElse(hn::Or(hn::Gt(more, have), hn::IsNaN(more)), more, have);
-#else
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
     // Of a number and a NaN a maximum is the second operand; a number with all bits of a NaN besides is one.
     return hn::Or(hn::Max(have, more), hn::Max(more, have));
+#else
+    return hn::IfThenElse(hn::Or(hn::Gt(more, have), hn::IsNaN(more)), more, have);
 #endif
   } else {
     return hn::Add(have, more);

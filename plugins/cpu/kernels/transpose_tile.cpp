@@ -6,7 +6,8 @@
 #include "plugins/cpu/kernels/transpose_plain.hpp"
 
 // Vectors of 64 bytes were slower than two of 32 for most shapes (Zen 4): AVX-512 has no code of its own here.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3 | HWY_AVX3_DL)
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3 | HWY_AVX3_DL | BP_SIZELESS_TARGETS)
+#include "plugins/cpu/dense/targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "plugins/cpu/kernels/transpose_tile.cpp"
@@ -21,7 +22,7 @@ void transpose(std::int64_t bytes, const char* source, std::int64_t source_pitch
 
 namespace {
 
-#if HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
+#if HWY_TARGET == HWY_AVX2
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class T>
@@ -223,7 +224,7 @@ void transpose_any(const char* source, std::int64_t source_pitch, char* target,
 
 void transpose(std::int64_t bytes, const char* source, std::int64_t source_pitch, char* target,
                std::int64_t target_pitch, std::int64_t rows, std::int64_t columns) {
-#if HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
+#if HWY_TARGET == HWY_AVX2
   switch (bytes) {
     case 1:
       return transpose_any<std::uint8_t>(source, source_pitch, target, target_pitch, rows, columns);

@@ -19,23 +19,23 @@ HWY_BEFORE_NAMESPACE();
 namespace backplane::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// max(lo, x) and min(hi, x) that keep a NaN in x: x86 returns the second operand then, the emulation
-/// in plain C++ the other one.
+/// max(lo, x) and min(hi, x) that keep a NaN in x: x86 returns the second operand then, NEON and the emulation in
+/// plain C++ the other one.
 template <class V>
 HWY_INLINE V at_least(V lo, V x) {
-#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
-  return hn::IfThenElse(hn::Lt(x, lo), lo, x);
-#else
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
   return hn::Max(lo, x);
+#else
+  return hn::IfThenElse(hn::Lt(x, lo), lo, x);
 #endif
 }
 
 template <class V>
 HWY_INLINE V at_most(V hi, V x) {
-#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
-  return hn::IfThenElse(hn::Gt(x, hi), hi, x);
-#else
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
   return hn::Min(hi, x);
+#else
+  return hn::IfThenElse(hn::Gt(x, hi), hi, x);
 #endif
 }
 
@@ -194,6 +194,19 @@ HWY_INLINE hn::Vec<D> load_first(hn::Mask<D> mask, D d, const hn::TFromD<D>* fro
   const size_t count = hn::CountTrue(d, mask);
   for (size_t i = 0; i < count; ++i) buffer[i] = from[i];
   return hn::Load(d, buffer);
+#endif
+}
+
+/// Stores them. Highway's own store reads and writes all lanes there: what another thread writes beside them meanwhile is lost.
+template <class D, class V>
+HWY_INLINE void store_first(hn::Mask<D> mask, D d, V v, hn::TFromD<D>* to) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  hn::BlendedStore(v, mask, d, to);
+#else
+  HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(d)];
+  hn::Store(v, d, buffer);
+  const size_t count = hn::CountTrue(d, mask);
+  for (size_t i = 0; i < count; ++i) to[i] = buffer[i];
 #endif
 }
 
