@@ -6,6 +6,7 @@ A wheel's libraries must come from the wheel: the test looks in /proc/self/maps 
 
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -65,7 +66,7 @@ class Wheel(unittest.TestCase):
             folder = pathlib.Path(name)
             run(SOURCE / "tools/wheel", folder / "out", "--build", BUILD)
             (wheel,) = (folder / "out").iterdir()
-            self.assertRegex(wheel.name, r"^backplane-\d+\.\d+\.\d+-py3-none-manylinux_2_36_x86_64\.whl$")
+            self.assertRegex(wheel.name, rf"^backplane-\d+\.\d+\.\d+-py3-none-manylinux_2_36_{platform.machine()}\.whl$")
             self.assertLess(wheel.stat().st_size, 80e6)
             run(sys.executable, "-m", "venv", "--without-pip", folder / "environment")
             python = folder / "environment/bin/python"

@@ -1,0 +1,15 @@
+# A build for 64-bit Arm on another machine (preset arm64), with what `tools/setup --arm64` brought. Tests run under QEMU.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+cmake_path(SET deps NORMALIZE "${CMAKE_CURRENT_LIST_DIR}/../.deps/arm64")
+set(CMAKE_SYSROOT "${deps}/root")
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+# Programs that the build runs, such as protoc, are this machine's; all else is the other's.
+set(CMAKE_FIND_ROOT_PATH "${CMAKE_SYSROOT}" "${deps}")
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L "${CMAKE_SYSROOT}")
