@@ -34,10 +34,6 @@ Name with_sink(BodyWriter& body, const Name& scores, const Name& unmasked, const
   return body.concat({scores, column}, 3);
 }
 
-}  // namespace
-
-namespace {
-
 /// 1 / sqrt(width), of a width in float.
 Name inverse_root(BodyWriter& body, const Name& width, DataType type) {
   const Name scale = body.op("Reciprocal", {body.op("Sqrt", {width})});
