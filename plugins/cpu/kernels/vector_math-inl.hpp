@@ -197,19 +197,6 @@ HWY_INLINE hn::Vec<D> load_first(hn::Mask<D> mask, D d, const hn::TFromD<D>* fro
 #endif
 }
 
-/// Stores them. Highway's own store reads and writes all lanes there: what another thread writes beside them meanwhile is lost.
-template <class D, class V>
-HWY_INLINE void store_first(hn::Mask<D> mask, D d, V v, hn::TFromD<D>* to) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-  hn::BlendedStore(v, mask, d, to);
-#else
-  HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(d)];
-  hn::Store(v, d, buffer);
-  const size_t count = hn::CountTrue(d, mask);
-  for (size_t i = 0; i < count; ++i) to[i] = buffer[i];
-#endif
-}
-
 /// Loads and stores the `n` <= Lanes(d) elements at the end of an array, other lanes zero.
 template <class D>
 HWY_INLINE hn::Vec<D> load_some(D d, const hn::TFromD<D>* from, size_t n) {
@@ -245,6 +232,17 @@ HWY_INLINE void store_some(D d, V v, hn::TFromD<D>* to, size_t n) {
   HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(d)];
   hn::Store(v, d, buffer);
   for (size_t i = 0; i < n; ++i) to[i] = buffer[i];
+#endif
+}
+
+/// Stores the lanes of a mask by FirstN. Highway's own store reads and writes all of them on targets that have no masked one:
+/// what another thread writes beside them meanwhile is lost.
+template <class D, class V>
+HWY_INLINE void store_first(hn::Mask<D> mask, D d, V v, hn::TFromD<D>* to) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  hn::BlendedStore(v, mask, d, to);
+#else
+  store_some(d, v, to, hn::CountTrue(d, mask));
 #endif
 }
 
